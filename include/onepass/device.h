@@ -1,0 +1,172 @@
+// A device: an opened backend with its memory, kernels and counters.
+//
+//   ONEPASS_ASSIGN(onepass::Device device, onepass::Device::open("cpu"));
+//   ONEPASS_ASSIGN(onepass::Buffer b, device.allocate(1 << 20));       // zero-filled
+//   ONEPASS_TRY(device.write(b.view(), bytes));                        // waits for the last pass
+//   for (const onepass::DeviceListing& l : onepass::Device::list()) print(l.name, l.reason);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onepass/buffer.h"
+#include "onepass/kernel.h"
+
+namespace onepass {
+
+// Feature bits a kernel row may need.
+enum class Feature : std::uint32_t {
+  avx2 = 1u << 0,
+  avx512_vnni = 1u << 1,
+  neon_dotprod = 1u << 2,
+  f16 = 1u << 3,
+  tensor_cores = 1u << 4,
+};
+
+// The order a backend keeps between the launches of one recording.
+enum class ExecutionModel : std::uint8_t { levels, edges, in_order };
+
+struct DeviceInfo {
+  std::string name;         // "cpu", "cuda:0"
+  std::string description;  // what the vendor calls it
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t max_buffer_bytes = ~std::uint64_t{0};
+  std::uint64_t max_binding_bytes = ~std::uint64_t{0};
+  std::uint32_t view_alignment = 1;
+  std::uint32_t max_group_threads = 1024;
+  std::uint32_t max_shared_bytes = 1u << 20;
+  std::uint32_t max_params_bytes = 128;
+  std::uint32_t compute_units = 1;  // CPU: worker threads
+  std::uint32_t features = 0;       // bits of Feature
+  std::vector<std::uint32_t> subgroup_sizes{1};
+  bool unified_memory = true;       // map() works
+  ExecutionModel model = ExecutionModel::edges;
+
+  bool has(Feature f) const noexcept { return (features & static_cast<std::uint32_t>(f)) != 0; }
+};
+
+enum class Profile : std::uint8_t { none, submissions, dispatches };
+enum class Barriers : std::uint8_t { automatic, manual };
+enum class Retain : std::uint8_t { submission, caller };
+
+struct DeviceOptions {
+  std::uint32_t threads = 0;         // CPU: 0 = all cores
+  bool pin_threads = false;          // CPU: worker i on core i
+  std::uint32_t spin_us = 50;        // CPU: how long an idle worker spins before it sleeps
+  std::uint32_t command_buffers = 64;  // in flight or open at the same time
+  bool serial = false;               // each dispatch waits for the one before; same bits
+  Retain retain = Retain::submission;
+  Barriers barriers = Barriers::automatic;
+  Profile profile = Profile::none;
+  bool time_barriers = false;
+  bool residency = false;            // without effect on every backend there is
+  // Called from any thread with errors nobody waited for and other remarks.
+  std::function<void(std::string_view category, std::string_view text)> log;
+};
+
+struct DeviceListing {
+  std::string name;
+  std::string description;
+  bool available = false;
+  std::string reason;  // why not, where it is not available
+};
+
+struct AllocateOptions {
+  MemoryKind kind = MemoryKind::device;
+  bool zero = true;
+};
+
+// Totals since the device was opened or reset_counters().
+struct Counters {
+  std::uint64_t syncs = 0;                // blocking waits
+  std::uint64_t dispatches = 0;           // encode calls, also while capturing
+  std::uint64_t replayed_dispatches = 0;  // by replay_dispatch, encode_* of a graph, plans
+  std::uint64_t command_buffers = 0;
+  std::uint64_t barriers = 0;             // given to the backend
+  std::uint64_t automatic_barriers = 0;
+  std::uint64_t elided_barriers = 0;
+  std::uint64_t barrier_ns = 0;           // host time issuing barriers; with time_barriers only
+
+  double elision_rate() const noexcept {
+    const std::uint64_t all = automatic_barriers + elided_barriers;
+    return all == 0 ? 0.0 : static_cast<double>(elided_barriers) / static_cast<double>(all);
+  }
+};
+
+// One dispatch of a profiled pass. Times in ns on the device's clock.
+struct DispatchSample {
+  std::string label;     // of the submission
+  std::string name;      // of the dispatch: its label, else the op
+  CapturedOpKind kind = CapturedOpKind::other;
+  std::uint32_t index = 0;
+  std::uint64_t start_ns = 0;
+  std::uint64_t end_ns = 0;
+  std::uint64_t bytes_moved = 0;
+};
+struct LabelTimes {
+  std::string label;
+  std::uint64_t count = 0, total_ns = 0, min_ns = 0, max_ns = 0;
+};
+struct ProfileReport {
+  std::vector<LabelTimes> submissions;      // by total, largest first
+  std::vector<LabelTimes> dispatches;       // by name, largest total first
+  std::vector<DispatchSample> samples;      // grouped by label, in order of first appearance
+  std::uint64_t dropped = 0;                // dispatches that were not sampled
+};
+
+// A handle; copies share the device. Thread-safe.
+class Device {
+ public:
+  // "cpu", "cuda:0", "null", or "auto". An unknown or unavailable name is an error, never a
+  // silent fallback.
+  static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
+  static std::vector<DeviceListing> list();
+
+  const DeviceInfo& info() const noexcept;
+  const DeviceOptions& options() const noexcept;
+
+  Result<Buffer> allocate(std::uint64_t bytes, const AllocateOptions& options = {}) const;
+  // The caller's memory as a buffer; it must outlive the buffer and every pass that uses it.
+  // Overlapping imports are known to overlap. Unified-memory devices only.
+  Result<Buffer> import_host(std::span<std::byte> memory) const;
+
+  // Host access honours the view's offset and length and waits for the last submission.
+  Status write(const View& view, std::span<const std::byte> bytes) const;
+  Status read(const View& view, std::span<std::byte> bytes) const;
+  Result<std::span<std::byte>> map(const View& view) const;
+  template <class T>
+  Status write_as(const View& view, std::span<const T> values) const {
+    return write(view, std::as_bytes(values));
+  }
+  template <class T>
+  Status read_as(const View& view, std::span<T> values) const {
+    return read(view, std::as_writable_bytes(values));
+  }
+
+  KernelRegistry& kernels() const noexcept;
+  // Waits until everything submitted so far has completed.
+  Status fence() const;
+
+  Counters counters() const noexcept;
+  void reset_counters() const noexcept;
+  // Errors of submissions nobody waited for, oldest first; empties the list.
+  std::vector<Error> take_errors() const;
+  ProfileReport profile() const;
+  void reset_profile() const;
+  std::uint64_t live_bytes() const noexcept;  // allocated and not yet given back
+  void* native_handle() const noexcept;       // null on the CPU
+
+  DeviceState& state() const noexcept { return *state_; }
+  explicit Device(std::shared_ptr<DeviceState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<DeviceState> state_;
+};
+
+}  // namespace onepass

@@ -1,0 +1,37 @@
+// Element types and block formats: one enum, one table row each (tables/formats.def).
+//
+//   onepass::DType t = onepass::DType::q8_0;
+//   onepass::info(t).block_elements;                       // 32
+//   onepass::storage_bytes(t, 4096);                       // 4352
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace onepass {
+
+enum class DType : std::uint8_t {
+#define FORMAT(name, ggml_id, elements, bytes) name,
+#include "onepass/tables/formats.def"
+#undef FORMAT
+  count_,
+};
+
+struct DTypeInfo {
+  const char* name;
+  int ggml_id;                    // -1: not a GGUF tensor type
+  std::uint32_t block_elements;   // 1 for plain element types
+  std::uint32_t block_bytes;
+};
+
+const DTypeInfo& info(DType type) noexcept;
+inline const char* name(DType type) noexcept { return info(type).name; }
+std::optional<DType> dtype_from_name(std::string_view name) noexcept;
+std::optional<DType> dtype_from_ggml_id(std::uint32_t id) noexcept;
+inline bool is_block_format(DType type) noexcept { return info(type).block_elements > 1; }
+
+// Bytes of n elements; nullopt when n is no multiple of the block or the product overflows.
+std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t n) noexcept;
+
+}  // namespace onepass

@@ -1,0 +1,110 @@
+// Takes dispatches and barriers, directly or in capture mode, and commits them.
+//
+//   onepass::CommandEncoder enc(device);
+//   enc.encode(dispatch);                        // a barrier goes in front where data demands it
+//   ONEPASS_ASSIGN(onepass::Submission done, enc.commit("layer 0"));
+//   ONEPASS_TRY(done.wait());
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "onepass/device.h"
+#include "onepass/dispatch.h"
+
+namespace onepass {
+
+class ComputeGraph;
+class SubmissionState;
+class EncoderState;
+
+// One execution on a device. Copies name the same one. Dropping it neither waits nor cancels.
+class Submission {
+ public:
+  Submission() = default;
+  Submission(const Submission& other) noexcept;
+  Submission(Submission&& other) noexcept;
+  Submission& operator=(Submission other) noexcept;
+  ~Submission();
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  // Any number of times, from any thread, with the same result.
+  Status wait() const;
+  bool is_done() const;
+  // Device time from first to last launch, in ns; waits.
+  Result<std::uint64_t> gpu_time_ns() const;
+  std::string label() const;
+  void* native_handle() const noexcept { return nullptr; }
+
+ private:
+  friend class DeviceState;
+  explicit Submission(SubmissionState* state) noexcept : state_(state) {}
+  SubmissionState* state_ = nullptr;
+};
+
+// A byte range that a dispatch reads or writes.
+struct MemRange {
+  BufferId buffer;
+  std::uint64_t start = 0, end = 0;
+  static MemRange of(const View& v) noexcept { return {v.buffer, v.offset, v.offset + v.bytes}; }
+  friend bool operator==(const MemRange&, const MemRange&) = default;
+};
+
+// Move-only. May change thread between calls; two threads inside one at once is an error.
+// The first error sticks: later calls do nothing and commit returns it.
+class CommandEncoder {
+ public:
+  explicit CommandEncoder(const Device& device);
+  CommandEncoder(CommandEncoder&&) noexcept;
+  CommandEncoder& operator=(CommandEncoder&&) noexcept;
+  ~CommandEncoder();  // what was not committed does not run
+
+  Device device() const;
+  Status status() const;
+
+  // The one encode. Views are checked against their buffers; access comes from the dispatch.
+  void encode(const Dispatch& dispatch);
+  // An order point for everything before and after; with capture a node that reorder may drop
+  // because it recomputes barriers from the ranges.
+  void memory_barrier();
+  // A full fence in every mode: survives fuse and reorder.
+  void fence();
+  // A full fence that also forgets the tracked ranges.
+  void force_barrier_and_reset_tracker() { fence(); }
+  std::size_t mem_ranges_len() const;
+
+  // Capture.
+  void start_capture();
+  bool is_capturing() const;
+  // The captured list; nullopt when not capturing. Leaves capture mode.
+  std::optional<ComputeGraph> take_capture();
+
+  // For the next dispatch only; any encode takes both.
+  void set_op_kind(CapturedOpKind kind);
+  void set_pending_buffer_ranges(std::span<const MemRange> reads, std::span<const MemRange> writes);
+  // Fills the missing reads and the missing writes of the last captured dispatch.
+  void annotate_last_dispatch_if_missing(std::span<const MemRange> reads,
+                                         std::span<const MemRange> writes);
+
+  // Submits. The encoder is empty afterwards and takes new work. Committing while capturing is an
+  // error: the captured work would be lost.
+  Result<Submission> commit(std::string_view label = {});
+  Status commit_and_wait(std::string_view label = {});
+  // The last committed submission.
+  Status wait_until_completed();
+
+  // Checks that every two conflicting dispatches given so far are ordered by a barrier; names the
+  // first pair that is not. Of use with manual barriers.
+  Status validate() const;
+
+  EncoderState& state() const noexcept { return *state_; }
+
+ private:
+  std::unique_ptr<EncoderState> state_;
+};
+
+}  // namespace onepass

@@ -1,0 +1,71 @@
+// A compiled pass, replayed with run().
+//
+//   ONEPASS_ASSIGN(onepass::Plan plan, session.compile({.step = &step}));
+//   ONEPASS_TRY(plan.run(onepass::SingleStep(token, 0).values()));
+//   ONEPASS_TRY(plan.run());                      // the device advanced the state itself
+//   ONEPASS_ASSIGN(onepass::Submission s, plan.run_async());
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onepass/encoder.h"
+#include "onepass/graph.h"
+#include "onepass/step_state.h"
+
+namespace onepass {
+
+struct PlanOptions {
+  const StepState* step = nullptr;  // must outlive the plan; its id is checked at run()
+  bool fuse = true;
+  bool close_fusions = true;        // also rows within the error model
+  bool alias_scratch = true;
+  bool validate = true;
+  const char* label = "plan";
+};
+
+struct PlanReport {
+  std::uint32_t dispatches = 0;     // after fuse and lower
+  std::uint32_t levels = 0;
+  std::uint32_t barriers = 0;       // levels - 1: what a backend with global barriers issues
+  std::uint32_t longest_path = 0;
+  std::uint32_t edges = 0;
+  std::uint32_t hazard_edges = 0;   // before reduction
+  std::uint32_t fences = 0;
+  FuseReport fused;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t scratch_bytes = 0;  // without aliasing
+  std::uint64_t persistent_bytes = 0;
+  std::uint64_t fuse_ns = 0, lower_ns = 0, hazards_ns = 0, memory_ns = 0, validate_ns = 0,
+                record_ns = 0;
+  bool validated = false;
+};
+
+class PlanState;
+
+// Shareable between threads: runs are queued in the order of their calls. A buffer freed since
+// compile() makes run() return `stale`. Nothing is allocated per run.
+class Plan {
+ public:
+  Plan() = default;
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
+  Status run() const;
+  Status run(const StepValues& values) const;
+  Result<Submission> run_async() const;
+  Result<Submission> run_async(const StepValues& values) const;
+
+  const PlanReport& report() const noexcept;
+  std::string to_dot() const;
+  std::string to_json() const;
+
+  PlanState& state() const noexcept { return *state_; }
+  explicit Plan(std::shared_ptr<PlanState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<PlanState> state_;
+};
+
+}  // namespace onepass

@@ -1,0 +1,13 @@
+// Version of the headers and of the library.
+//
+//   static_assert(ONEPASS_VERSION_MAJOR == 0);
+//   std::puts(onepass::version());
+#pragma once
+
+#define ONEPASS_VERSION_MAJOR 0
+#define ONEPASS_VERSION_MINOR 1
+#define ONEPASS_VERSION_PATCH 0
+
+namespace onepass {
+const char* version() noexcept;  // "0.1.0"
+}

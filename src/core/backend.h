@@ -1,0 +1,161 @@
+// What a device implements: memory, and recordings to run. No ops.
+//
+// Arguments are validated above this line: views lie inside their allocations, kernels exist for
+// the device, launches fit its limits. Only out_of_memory, device_lost, kernel_build and
+// submission_failed come back. All functions may be called from any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "onepass/device.h"
+#include "onepass/dispatch.h"
+#include "onepass/kernel.h"
+
+namespace onepass {
+
+struct Allocation {
+  std::uint64_t handle = 0;   // the backend's: an address, an index, ...; 0 names nothing
+  std::byte* host = nullptr;  // where the host may touch it directly
+  std::uint64_t bytes = 0;
+};
+
+// One implementation of an op for one format on one backend.
+struct KernelRow {
+  Op op = Op::custom;
+  DType format = DType::f32;
+  const char* name = "";
+  std::uint32_t needs = 0;       // bits of Feature
+  bool waits_first = false;      // every block waits before its first dependent access and exit
+  LaunchFn launch = nullptr;
+  CpuKernelFn cpu = nullptr;     // CPU backends
+  const char* symbol = nullptr;  // GPU backends: entry point
+  void* user = nullptr;          // callers' kernels
+  CapturedOpKind kind = CapturedOpKind::other;
+};
+
+struct BoundView {
+  Allocation memory;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+
+  std::byte* host() const noexcept { return memory.host ? memory.host + offset : nullptr; }
+};
+
+// Bytes a launch touches. Two ranges conflict if their regions are equal, their half-open
+// intervals overlap and one of them writes.
+struct PhysicalRange {
+  std::uint64_t region = 0;
+  std::uint64_t lo = 0, hi = 0;
+  bool write = false;
+};
+
+struct RecordedLaunch {
+  const KernelRow* kernel = nullptr;  // null: a fence, which runs nothing
+  Launch launch;
+  std::uint32_t index = 0;            // of the dispatch in the program, for reports
+  std::uint32_t level = 0;
+  std::uint8_t n_views = 0;
+  std::array<BoundView, max_views> views;
+  alignas(16) std::array<std::byte, 128> params;  // the last 16 bytes are the backend's
+  BoundView scratch, persistent;
+  Grid grid;
+  const DispatchExtra* extra = nullptr;
+  const char* label = nullptr;
+
+  bool is_fence() const noexcept { return kernel == nullptr; }
+};
+
+// What a backend receives: launches in level order and their order constraints.
+struct Recording {
+  std::vector<RecordedLaunch> launches;
+  std::vector<std::uint32_t> level_offsets;  // first launch of each level, and the count
+  // Predecessors of launch i: preds[pred_offsets[i] .. pred_offsets[i + 1]), all < i. Empty
+  // pred_offsets: only the levels are known.
+  std::vector<std::uint32_t> pred_offsets;
+  std::vector<std::uint32_t> preds;
+  // Exact accesses of launch i: ranges[range_offsets[i] .. range_offsets[i + 1]).
+  std::vector<std::uint32_t> range_offsets;
+  std::vector<PhysicalRange> ranges;
+
+  BoundView step;            // StepState bytes written by submit, if any
+  bool replayed = false;     // will be submitted many times
+  bool serial = false;       // each launch waits for the one before
+  bool timed = false;        // a time span per launch is wanted
+  std::shared_ptr<void> keep_alive;
+
+  ExecutionModel model() const noexcept {
+    return serial ? ExecutionModel::in_order
+                  : pred_offsets.empty() ? ExecutionModel::levels : ExecutionModel::edges;
+  }
+  std::uint32_t n_levels() const noexcept {
+    return level_offsets.empty() ? 0 : static_cast<std::uint32_t>(level_offsets.size() - 1);
+  }
+};
+
+struct TimeSpan {
+  std::uint64_t start_ns = 0, end_ns = 0;
+};
+
+// A backend's compiled form of a recording. Destroyed only when no submission of it is in flight.
+class Recorded {
+ public:
+  virtual ~Recorded() = default;
+};
+
+// Filled by the backend when a submission ends; owned by the caller of submit, at a fixed address
+// until done.
+struct Completion {
+  std::atomic<bool> done{false};
+  std::atomic<bool> failed{false};
+  ErrorCode code = ErrorCode::submission_failed;  // with failed
+  char text[160] = {};                            // driver's words, with failed
+  TimeSpan span;                                  // the device's clock
+  std::uint64_t serial = 0;                       // the backend's
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& info() const noexcept = 0;
+  // Rows in order of preference; the first whose needs the device has is used.
+  virtual std::span<const KernelRow> kernels() const noexcept = 0;
+
+  virtual Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) = 0;
+  virtual void release(const Allocation& memory) noexcept = 0;
+  virtual Status write(const Allocation& memory, std::uint64_t offset,
+                       std::span<const std::byte> bytes) = 0;
+  virtual Status read(const Allocation& memory, std::uint64_t offset,
+                      std::span<std::byte> bytes) = 0;
+  // Host pointer of the allocation's start; unsupported where memory is not unified.
+  virtual Result<std::byte*> map(const Allocation& memory) = 0;
+
+  virtual Result<std::unique_ptr<Recorded>> record(const Recording& recording) = 0;
+  // Writes step_bytes (may be empty) to the recording's step view, then runs it, in the order of
+  // submissions. Allocates nothing. An error means that nothing will run and done stays false.
+  virtual Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
+                        Completion& completion) = 0;
+  // Returns when the completion is done. The calling thread may be put to work.
+  virtual void wait(Completion& completion) = 0;
+  // Makes progress where that needs a call; true when done.
+  virtual bool poll(Completion& completion) = 0;
+  // Spans of the launches in the last submission of a timed recording; after it is done.
+  virtual Status timestamps(Recorded& recorded, std::span<TimeSpan> out) = 0;
+  virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
+};
+
+// How many of a list's launches are dispatches rather than fences.
+inline std::uint32_t count_dispatches(const Recording& r) noexcept {
+  std::uint32_t n = 0;
+  for (const RecordedLaunch& l : r.launches) n += l.is_fence() ? 0u : 1u;
+  return n;
+}
+
+}  // namespace onepass

@@ -1,0 +1,29 @@
+// Orders: by exact level, or by the ancestor's greedy window.
+#pragma once
+
+#include <vector>
+
+#include "graph/program.h"
+
+namespace onepass::graph {
+
+// order[k] = node at position k: by level, stable within. Fences stand between the levels they
+// separate.
+std::vector<std::uint32_t> level_order(const Program& program, const Dag& dag);
+
+// A greedy lookahead of `window` nodes: nodes that conflict neither with the open group nor with a
+// node skipped on the way are pulled in front of the node that would close the group. The scan
+// stops at a node that may not be moved (movable[i] == 0) and at fences and opaque nodes, which
+// keep their place. Zero-length windows give the recorded order.
+std::vector<std::uint32_t> greedy_order(const Program& program, std::span<const std::uint8_t> movable,
+                                        std::uint32_t window = 64);
+
+// Barriers needed to run `order` in groups: positions in front of which a barrier stands. A fence
+// is a barrier unless nothing stands before or after it.
+std::vector<std::uint32_t> barrier_positions(const Program& program,
+                                             std::span<const std::uint32_t> order);
+
+// Dispatch positions that hold another dispatch than in recorded order (fences not counted).
+std::uint32_t moved_count(const Program& program, std::span<const std::uint32_t> order);
+
+}  // namespace onepass::graph
