@@ -1,0 +1,33 @@
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+include(${CMAKE_CURRENT_LIST_DIR}/onepass_tl_expected.cmake)
+if(NOT TARGET tl::expected)
+  message(FATAL_ERROR "tl/expected.hpp not found; Debian and Ubuntu: apt-get install libexpected-dev")
+endif()
+
+if(ONEPASS_BUILD_CLI)
+  find_package(CLI11 REQUIRED)
+endif()
+
+if(ONEPASS_BUILD_TESTS)
+  if(ONEPASS_LIBCXX)
+    # The distribution's GoogleTest is built against libstdc++.
+    set(ONEPASS_GTEST_SOURCE /usr/src/googletest CACHE PATH "GoogleTest sources")
+    set(BUILD_GMOCK ON CACHE BOOL "" FORCE)
+    set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+    add_subdirectory(${ONEPASS_GTEST_SOURCE} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
+    foreach(name gtest gmock)
+      if(NOT TARGET GTest::${name})
+        add_library(GTest::${name} ALIAS ${name})
+        add_library(GTest::${name}_main ALIAS ${name}_main)
+      endif()
+    endforeach()
+  else()
+    find_package(GTest REQUIRED)
+  endif()
+endif()
+
+if(ONEPASS_BUILD_BENCHES)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,31 @@
+# Flags that change the ABI or the instrumentation apply to everything built here, a GoogleTest
+# built from source included.
+set(ONEPASS_ABI_FLAGS "")
+if(ONEPASS_LIBCXX)
+  list(APPEND ONEPASS_ABI_FLAGS -stdlib=libc++)
+endif()
+if(ONEPASS_SANITIZE)
+  list(APPEND ONEPASS_ABI_FLAGS
+    -fsanitize=${ONEPASS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+endif()
+add_compile_options(${ONEPASS_ABI_FLAGS})
+add_link_options(${ONEPASS_ABI_FLAGS})
+
+# onepass_flags: language level and floating-point rules; every target of ours links it.
+# Contraction is off so that the same source gives the same bits with every compiler.
+add_library(onepass_flags INTERFACE)
+target_compile_features(onepass_flags INTERFACE cxx_std_20)
+target_compile_options(onepass_flags INTERFACE -ffp-contract=off)
+
+add_library(onepass_warnings INTERFACE)
+target_compile_options(onepass_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion
+  $<$<BOOL:${ONEPASS_WERROR}>:-Werror>)
+
+# Settings shared by every target of this project.
+function(onepass_target_defaults target)
+  target_link_libraries(${target} PRIVATE
+    $<BUILD_INTERFACE:onepass_flags> $<BUILD_INTERFACE:onepass_warnings>)
+  set_target_properties(${target} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+endfunction()

@@ -1,0 +1,52 @@
+include(CMakePackageConfigHelpers)
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/onepass)
+
+install(TARGETS onepass EXPORT onepass-targets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onepass DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+if(TARGET onepass-cli)
+  install(TARGETS onepass-cli)
+endif()
+
+install(EXPORT onepass-targets NAMESPACE onepass:: FILE onepassTargets.cmake DESTINATION ${config_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/onepassConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/onepassConfig.cmake INSTALL_DESTINATION ${config_dir})
+# Before 1.0 a new minor version may break callers.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/onepassConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/onepassConfig.cmake ${PROJECT_BINARY_DIR}/onepassConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/onepass_tl_expected.cmake
+  DESTINATION ${config_dir})
+
+# pkg-config. tl-expected has a .pc file on few systems: name the package where it exists,
+# its include folder elsewhere.
+set(pc_requires "")
+set(pc_cflags "")
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(TL_EXPECTED_PC QUIET tl-expected)
+endif()
+if(TL_EXPECTED_PC_FOUND)
+  set(pc_requires "tl-expected")
+else()
+  get_target_property(tl_expected_include_dirs tl::expected INTERFACE_INCLUDE_DIRECTORIES)
+  list(GET tl_expected_include_dirs 0 tl_expected_include_dir)
+  set(pc_cflags " -I\${tl_expected_includedir}")
+endif()
+set(pc_private_libs "-pthread")
+if(CMAKE_DL_LIBS)
+  string(APPEND pc_private_libs " -l${CMAKE_DL_LIBS}")
+endif()
+set(pc_libs "")
+if(NOT BUILD_SHARED_LIBS)
+  # A static-only install: plain `pkg-config --libs` must be enough to link.
+  set(pc_libs " ${pc_private_libs}")
+  set(pc_private_libs "")
+endif()
+# Relative to the file itself, so an installed tree can be moved.
+file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" pc_to_prefix "${pc_to_prefix}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/onepass.pc.in ${PROJECT_BINARY_DIR}/onepass.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/onepass.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
