@@ -100,6 +100,8 @@ class Buffer {
 
  private:
   friend class DeviceState;
+  friend class BufferPool;
+  void forget() noexcept { id_ = {}; }  // its reference was taken over under another id
   Buffer(std::shared_ptr<DeviceState> device, BufferId id, std::uint64_t bytes) noexcept;
 
   std::shared_ptr<DeviceState> device_;

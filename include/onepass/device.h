@@ -45,7 +45,7 @@ struct DeviceInfo {
   std::uint32_t compute_units = 1;  // CPU: worker threads
   std::uint32_t features = 0;       // bits of Feature
   std::vector<std::uint32_t> subgroup_sizes{1};
-  bool unified_memory = true;       // map() works
+  bool unified_memory = true;  // map() works
   ExecutionModel model = ExecutionModel::edges;
 
   bool has(Feature f) const noexcept { return (features & static_cast<std::uint32_t>(f)) != 0; }
@@ -56,16 +56,16 @@ enum class Barriers : std::uint8_t { automatic, manual };
 enum class Retain : std::uint8_t { submission, caller };
 
 struct DeviceOptions {
-  std::uint32_t threads = 0;         // CPU: 0 = all cores
-  bool pin_threads = false;          // CPU: worker i on core i
-  std::uint32_t spin_us = 50;        // CPU: how long an idle worker spins before it sleeps
+  std::uint32_t threads = 0;           // CPU: 0 = all cores
+  bool pin_threads = false;            // CPU: worker i on core i
+  std::uint32_t spin_us = 50;          // CPU: how long an idle worker spins before it sleeps
   std::uint32_t command_buffers = 64;  // in flight or open at the same time
-  bool serial = false;               // each dispatch waits for the one before; same bits
+  bool serial = false;                 // each dispatch waits for the one before; same bits
   Retain retain = Retain::submission;
   Barriers barriers = Barriers::automatic;
   Profile profile = Profile::none;
   bool time_barriers = false;
-  bool residency = false;            // without effect on every backend there is
+  bool residency = false;  // without effect on every backend there is
   // Called from any thread with errors nobody waited for and other remarks.
   std::function<void(std::string_view category, std::string_view text)> log;
 };
@@ -88,10 +88,10 @@ struct Counters {
   std::uint64_t dispatches = 0;           // encode calls, also while capturing
   std::uint64_t replayed_dispatches = 0;  // by replay_dispatch, encode_* of a graph, plans
   std::uint64_t command_buffers = 0;
-  std::uint64_t barriers = 0;             // given to the backend
+  std::uint64_t barriers = 0;  // given to the backend
   std::uint64_t automatic_barriers = 0;
   std::uint64_t elided_barriers = 0;
-  std::uint64_t barrier_ns = 0;           // host time issuing barriers; with time_barriers only
+  std::uint64_t barrier_ns = 0;  // host time issuing barriers; with time_barriers only
 
   double elision_rate() const noexcept {
     const std::uint64_t all = automatic_barriers + elided_barriers;
@@ -101,8 +101,8 @@ struct Counters {
 
 // One dispatch of a profiled pass. Times in ns on the device's clock.
 struct DispatchSample {
-  std::string label;     // of the submission
-  std::string name;      // of the dispatch: its label, else the op
+  std::string label;  // of the submission
+  std::string name;   // of the dispatch: its label, else the op
   CapturedOpKind kind = CapturedOpKind::other;
   std::uint32_t index = 0;
   std::uint64_t start_ns = 0;
@@ -114,10 +114,10 @@ struct LabelTimes {
   std::uint64_t count = 0, total_ns = 0, min_ns = 0, max_ns = 0;
 };
 struct ProfileReport {
-  std::vector<LabelTimes> submissions;      // by total, largest first
-  std::vector<LabelTimes> dispatches;       // by name, largest total first
-  std::vector<DispatchSample> samples;      // grouped by label, in order of first appearance
-  std::uint64_t dropped = 0;                // dispatches that were not sampled
+  std::vector<LabelTimes> submissions;  // by total, largest first
+  std::vector<LabelTimes> dispatches;   // by name, largest total first
+  std::vector<DispatchSample> samples;  // grouped by label, in order of first appearance
+  std::uint64_t dropped = 0;            // dispatches that were not sampled
 };
 
 // A handle; copies share the device. Thread-safe.

@@ -29,7 +29,17 @@ enum class Op : std::uint16_t {
 
 // What kind of work an op is. The two lists are the ancestor's; reports use the second.
 enum class OpKind : std::uint8_t {
-  matmul, matmul_id, norm, rope, elementwise, copy, gather, sdpa, softmax, moe_gate, other,
+  matmul,
+  matmul_id,
+  norm,
+  rope,
+  elementwise,
+  copy,
+  gather,
+  sdpa,
+  softmax,
+  moe_gate,
+  other,
 };
 enum class CapturedOpKind : std::uint8_t { rms_norm, elem_mul, elem_add, sdpa, softmax, other };
 
@@ -39,7 +49,7 @@ const char* name(CapturedOpKind kind) noexcept;  // "RmsNorm", "ElemMul", ...
 
 struct OpInfo {
   const char* name;
-  const char* slots;           // one of i, o, x per view
+  const char* slots;  // one of i, o, x per view
   std::uint8_t n_slots;
   std::uint16_t params_bytes;
   OpKind kind;
@@ -80,14 +90,14 @@ struct DispatchExtra;  // slot numbers, inline blocks and shared memory of compa
 
 struct Dispatch {
   Op op = Op::custom;
-  DType format = DType::f32;     // which row of kernels.def: the dtype or the weights' format
+  DType format = DType::f32;  // which row of kernels.def: the dtype or the weights' format
   std::uint8_t n_views = 0;
   std::uint8_t params_bytes = 0;
-  KernelId kernel;               // Op::custom only
-  const char* label = nullptr;   // not owned: a literal, or from GraphSession::intern
-  const char* file = "";         // the call that asked, for error texts
+  KernelId kernel;              // Op::custom only
+  const char* label = nullptr;  // not owned: a literal, or from GraphSession::intern
+  const char* file = "";        // the call that asked, for error texts
   int line = 0;
-  Grid grid;                     // Op::custom only; built-in ops get theirs from lower
+  Grid grid;  // Op::custom only; built-in ops get theirs from lower
   const DispatchExtra* extra = nullptr;
   std::array<Access, max_views> access;
   std::array<View, max_views> views;

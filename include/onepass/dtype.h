@@ -20,8 +20,8 @@ enum class DType : std::uint8_t {
 
 struct DTypeInfo {
   const char* name;
-  int ggml_id;                    // -1: not a GGUF tensor type
-  std::uint32_t block_elements;   // 1 for plain element types
+  int ggml_id;                   // -1: not a GGUF tensor type
+  std::uint32_t block_elements;  // 1 for plain element types
   std::uint32_t block_bytes;
 };
 

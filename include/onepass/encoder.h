@@ -29,7 +29,7 @@ class Submission {
   Submission(const Submission& other) noexcept;
   Submission(Submission&& other) noexcept;
   Submission& operator=(Submission other) noexcept;
-  ~Submission();
+  ~Submission();  // an error nobody waited for goes to Device::take_errors and the log
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
   // Any number of times, from any thread, with the same result.
@@ -42,7 +42,8 @@ class Submission {
 
  private:
   friend class DeviceState;
-  explicit Submission(SubmissionState* state) noexcept : state_(state) {}
+  Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept;
+  std::shared_ptr<DeviceState> device_;
   SubmissionState* state_ = nullptr;
 };
 

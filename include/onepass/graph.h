@@ -22,9 +22,9 @@ class NodeList;
 struct CapturedNode {
   enum class Kind : std::uint8_t { dispatch, barrier, fence };
   Kind kind = Kind::dispatch;
-  Dispatch dispatch;                        // kind dispatch
+  Dispatch dispatch;  // kind dispatch
   CapturedOpKind op_kind = CapturedOpKind::other;
-  std::vector<MemRange> reads, writes;      // both empty: unknown, a full fence
+  std::vector<MemRange> reads, writes;  // both empty: unknown, a full fence
   std::shared_ptr<const DispatchExtra> extra;
 
   static CapturedNode barrier() {
@@ -45,16 +45,16 @@ struct FuseReport {
   std::vector<Rule> rules;  // those that fired
 };
 struct ReorderReport {
-  std::uint32_t moved = 0;         // positions that hold another dispatch than before
+  std::uint32_t moved = 0;  // positions that hold another dispatch than before
   std::uint32_t dispatches = 0;
-  std::uint32_t unannotated = 0;   // full fences for want of ranges
+  std::uint32_t unannotated = 0;  // full fences for want of ranges
 };
 
 struct GraphStats {
   std::uint32_t dispatches = 0, barriers = 0, fences = 0;
-  std::uint32_t levels = 0;         // of the exact schedule; barriers needed = levels - 1
-  std::uint32_t edges = 0;          // after exact reduction
-  std::uint32_t edges_found = 0;    // before
+  std::uint32_t levels = 0;       // of the exact schedule; barriers needed = levels - 1
+  std::uint32_t edges = 0;        // after exact reduction
+  std::uint32_t edges_found = 0;  // before
 };
 
 class ComputeGraph {
@@ -71,8 +71,8 @@ class ComputeGraph {
   std::size_t len() const;
   bool is_empty() const { return len() == 0; }
   std::size_t dispatch_count() const;
-  std::size_t barrier_count() const;              // barriers and fences
-  std::size_t unannotated_dispatch_count() const; // neither reads nor writes known
+  std::size_t barrier_count() const;               // barriers and fences
+  std::size_t unannotated_dispatch_count() const;  // neither reads nor writes known
   std::vector<CapturedNode> nodes() const;
   std::vector<CapturedNode> into_nodes() &&;
 

@@ -1,6 +1,7 @@
 // Kernels: what runs a dispatch on a device, built-in or the caller's own.
 //
-//   onepass::KernelDesc desc{.name = "twice", .slots = "io", .cpu = [](const onepass::KernelArgs& a) {
+//   onepass::KernelDesc desc{.name = "twice", .slots = "io", .cpu = [](const onepass::KernelArgs&
+//   a) {
 //     a.ptr<float>(1)[a.tile] = 2 * a.ptr<const float>(0)[a.tile];
 //   }};
 //   ONEPASS_ASSIGN(onepass::KernelId twice, device.kernels().add(desc));
@@ -54,10 +55,10 @@ struct Launch {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   // groups
   std::array<std::uint32_t, 3> group{1, 1, 1};  // threads
   std::uint32_t shared_bytes = 0;
-  std::uint32_t tiles = 1;              // CPU: parts that may run on different workers
-  std::uint64_t scratch_bytes = 0;      // garbage at start, may be aliased after the dispatch
-  std::uint64_t persistent_bytes = 0;   // zero at first, the kernel leaves it zero; never aliased
-  std::uint64_t bytes_moved = 0;        // for reports: memory traffic and arithmetic
+  std::uint32_t tiles = 1;             // CPU: parts that may run on different workers
+  std::uint64_t scratch_bytes = 0;     // garbage at start, may be aliased after the dispatch
+  std::uint64_t persistent_bytes = 0;  // zero at first, the kernel leaves it zero; never aliased
+  std::uint64_t bytes_moved = 0;       // for reports: memory traffic and arithmetic
   std::uint64_t flops = 0;
 };
 
@@ -66,18 +67,18 @@ using LaunchFn = Status (*)(const DeviceInfo&, const Dispatch&, Launch&);
 // Arguments of a CPU kernel. It is called once per tile; tiles may run at the same time and in any
 // order, and together must write the same bytes for every order.
 struct KernelArgs {
-  std::byte* const* data = nullptr;        // by view index
-  const std::uint64_t* bytes = nullptr;    // by view index
+  std::byte* const* data = nullptr;      // by view index
+  const std::uint64_t* bytes = nullptr;  // by view index
   std::uint32_t n_views = 0;
   std::uint32_t tile = 0;
   std::uint32_t tiles = 1;
   const void* params = nullptr;
   const Launch* launch = nullptr;
-  const Grid* grid = nullptr;              // callers' kernels: as dispatched
-  const DispatchExtra* extra = nullptr;    // callers' kernels: compat encodes only
+  const Grid* grid = nullptr;            // callers' kernels: as dispatched
+  const DispatchExtra* extra = nullptr;  // callers' kernels: compat encodes only
   std::byte* scratch = nullptr;
   std::byte* persistent = nullptr;
-  void* user = nullptr;                    // KernelDesc::user
+  void* user = nullptr;  // KernelDesc::user
 
   template <class T>
   T* ptr(std::size_t view) const noexcept {
@@ -91,9 +92,7 @@ struct KernelArgs {
   struct Part {
     std::uint64_t begin, end;
   };
-  Part part(std::uint64_t n) const noexcept {
-    return {n * tile / tiles, n * (tile + 1) / tiles};
-  }
+  Part part(std::uint64_t n) const noexcept { return {n * tile / tiles, n * (tile + 1) / tiles}; }
 };
 
 using CpuKernelFn = void (*)(const KernelArgs&) noexcept;

@@ -66,7 +66,7 @@ enum class RopeMode : std::uint8_t {
 struct Rope {
   Tensor x;
   Tensor out;
-  View positions;              // a StepState, or u32 [rows] with positions_are_u32
+  View positions;  // a StepState, or u32 [rows] with positions_are_u32
   bool positions_are_u32 = false;
   float theta = 10000.0f;
   RopeMode mode = RopeMode::interleaved;
@@ -85,13 +85,13 @@ void matmul(GraphSession& s, const Matmul& a, Here here = Here::now());
 
 // MLX affine weights: w = q * scale + bias per group along k. weight u32 packed rows.
 struct MatmulAffine {
-  Tensor x;        // f32 [m, k]
-  Tensor weight;   // u32 [n, k * bits / 32]
-  Tensor scales;   // f32, f16 or bf16 [n, k / group_size]
-  Tensor biases;   // as scales
-  Tensor out;      // f32 [m, n]
-  std::uint32_t bits = 4;        // 2, 3, 4, 6 or 8
-  std::uint32_t group_size = 64; // 32, 64 or 128
+  Tensor x;                       // f32 [m, k]
+  Tensor weight;                  // u32 [n, k * bits / 32]
+  Tensor scales;                  // f32, f16 or bf16 [n, k / group_size]
+  Tensor biases;                  // as scales
+  Tensor out;                     // f32 [m, n]
+  std::uint32_t bits = 4;         // 2, 3, 4, 6 or 8
+  std::uint32_t group_size = 64;  // 32, 64 or 128
 };
 void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here = Here::now());
 
@@ -112,12 +112,12 @@ struct Attention {
   Tensor k;
   Tensor v;
   Tensor out;
-  float scale = 0.0f;          // 0: 1 / sqrt(head_dim)
-  View step{};                 // StepState or none
-  std::uint32_t kv_len = 0;    // without step
+  float scale = 0.0f;        // 0: 1 / sqrt(head_dim)
+  View step{};               // StepState or none
+  std::uint32_t kv_len = 0;  // without step
   bool causal = true;
-  std::uint32_t window = 0;    // keys including the row itself; 0: all
-  float softcap = 0.0f;        // 0: none
+  std::uint32_t window = 0;  // keys including the row itself; 0: all
+  float softcap = 0.0f;      // 0: none
 };
 void attention(GraphSession& s, const Attention& a, Here here = Here::now());
 

@@ -20,19 +20,19 @@ namespace onepass {
 struct PlanOptions {
   const StepState* step = nullptr;  // must outlive the plan; its id is checked at run()
   bool fuse = true;
-  bool close_fusions = true;        // also rows within the error model
+  bool close_fusions = true;  // also rows within the error model
   bool alias_scratch = true;
   bool validate = true;
   const char* label = "plan";
 };
 
 struct PlanReport {
-  std::uint32_t dispatches = 0;     // after fuse and lower
+  std::uint32_t dispatches = 0;  // after fuse and lower
   std::uint32_t levels = 0;
-  std::uint32_t barriers = 0;       // levels - 1: what a backend with global barriers issues
+  std::uint32_t barriers = 0;  // levels - 1: what a backend with global barriers issues
   std::uint32_t longest_path = 0;
   std::uint32_t edges = 0;
-  std::uint32_t hazard_edges = 0;   // before reduction
+  std::uint32_t hazard_edges = 0;  // before reduction
   std::uint32_t fences = 0;
   FuseReport fused;
   std::uint64_t arena_bytes = 0;

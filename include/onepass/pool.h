@@ -35,6 +35,8 @@ class BufferPool {
   static std::uint64_t class_bytes(std::uint64_t bytes) noexcept;
 
  private:
+  Buffer rename(Buffer own, BufferId id);
+
   Device device_;
   std::map<std::uint64_t, std::vector<Buffer>> free_;
   std::vector<Buffer> in_use_;

@@ -37,8 +37,8 @@ struct Error {
   static constexpr std::uint64_t no_offset = ~std::uint64_t{0};
 
   ErrorCode code = ErrorCode::internal;
-  std::string message;         // what, expected, got
-  const char* file = "";       // where the error was made, or the op call that caused it
+  std::string message;    // what, expected, got
+  const char* file = "";  // where the error was made, or the op call that caused it
   int line = 0;
   std::uint64_t byte_offset = no_offset;  // files only
   std::string field;                      // files only
@@ -72,14 +72,14 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message,
 #define ONEPASS_CONCAT_(a, b) a##b
 #define ONEPASS_CONCAT(a, b) ONEPASS_CONCAT_(a, b)
 
-#define ONEPASS_TRY(expr)                                                        \
-  do {                                                                           \
-    if (auto onepass_status = (expr); !onepass_status)                           \
+#define ONEPASS_TRY(expr)                                                           \
+  do {                                                                              \
+    if (auto onepass_status = (expr); !onepass_status)                              \
       return ::tl::unexpected<::onepass::Error>(std::move(onepass_status).error()); \
   } while (false)
 
-#define ONEPASS_ASSIGN_(tmp, decl, expr)                                   \
-  auto tmp = (expr);                                                       \
+#define ONEPASS_ASSIGN_(tmp, decl, expr)                                       \
+  auto tmp = (expr);                                                           \
   if (!tmp) return ::tl::unexpected<::onepass::Error>(std::move(tmp).error()); \
   decl = std::move(*tmp)
 #define ONEPASS_ASSIGN(decl, expr) \

@@ -39,8 +39,8 @@ struct FinishOptions {
 };
 
 struct FinishReport {
-  std::uint64_t encode_ns = 0;   // begin to just before the first submission
-  std::uint64_t wait_ns = 0;     // from there to the last completion
+  std::uint64_t encode_ns = 0;  // begin to just before the first submission
+  std::uint64_t wait_ns = 0;    // from there to the last completion
   std::uint64_t gpu_ns = 0;
   std::uint64_t fuse_ns = 0, reorder_ns = 0, record_ns = 0;
   std::uint64_t overlap_ns = 0;  // encoding done after the first submission
@@ -52,7 +52,7 @@ struct FinishReport {
   std::uint32_t submissions = 0;
   std::array<std::uint32_t, 8> group_sizes{};  // bin i: groups of i + 1 dispatches; last: 8 or more
   std::uint64_t samples = 0, samples_dropped = 0;
-  Submission submission;         // the last one; done unless wait was false
+  Submission submission;  // the last one; done unless wait was false
 
   std::uint32_t barrier_count() const noexcept { return barriers[0] + barriers[1]; }
 };
@@ -62,7 +62,7 @@ struct GroupStats {
   std::uint32_t dispatches = 0;  // barrier_between calls
   std::uint32_t barriers = 0;
   std::uint32_t groups = 0;
-  double ratio = 0.0;            // dispatches / groups; 0 without groups
+  double ratio = 0.0;  // dispatches / groups; 0 without groups
   std::array<std::uint32_t, 8> bins{};
   std::string to_string() const;
 };

@@ -29,7 +29,7 @@ struct StepHeader {
 struct StepRow {
   std::uint32_t token;
   std::uint32_t position;
-  std::uint32_t slot;   // sequence slot
+  std::uint32_t slot;  // sequence slot
   std::uint32_t unused;
 };
 struct StepSlot {

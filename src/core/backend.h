@@ -31,8 +31,8 @@ struct KernelRow {
   Op op = Op::custom;
   DType format = DType::f32;
   const char* name = "";
-  std::uint32_t needs = 0;       // bits of Feature
-  bool waits_first = false;      // every block waits before its first dependent access and exit
+  std::uint32_t needs = 0;   // bits of Feature
+  bool waits_first = false;  // every block waits before its first dependent access and exit
   LaunchFn launch = nullptr;
   CpuKernelFn cpu = nullptr;     // CPU backends
   const char* symbol = nullptr;  // GPU backends: entry point
@@ -59,7 +59,7 @@ struct PhysicalRange {
 struct RecordedLaunch {
   const KernelRow* kernel = nullptr;  // null: a fence, which runs nothing
   Launch launch;
-  std::uint32_t index = 0;            // of the dispatch in the program, for reports
+  std::uint32_t index = 0;  // of the dispatch in the program, for reports
   std::uint32_t level = 0;
   std::uint8_t n_views = 0;
   std::array<BoundView, max_views> views;
@@ -84,15 +84,16 @@ struct Recording {
   std::vector<std::uint32_t> range_offsets;
   std::vector<PhysicalRange> ranges;
 
-  BoundView step;            // StepState bytes written by submit, if any
-  bool replayed = false;     // will be submitted many times
-  bool serial = false;       // each launch waits for the one before
-  bool timed = false;        // a time span per launch is wanted
+  BoundView step;         // StepState bytes written by submit, if any
+  bool replayed = false;  // will be submitted many times
+  bool serial = false;    // each launch waits for the one before
+  bool timed = false;     // a time span per launch is wanted
   std::shared_ptr<void> keep_alive;
 
   ExecutionModel model() const noexcept {
-    return serial ? ExecutionModel::in_order
-                  : pred_offsets.empty() ? ExecutionModel::levels : ExecutionModel::edges;
+    return serial                 ? ExecutionModel::in_order
+           : pred_offsets.empty() ? ExecutionModel::levels
+                                  : ExecutionModel::edges;
   }
   std::uint32_t n_levels() const noexcept {
     return level_offsets.empty() ? 0 : static_cast<std::uint32_t>(level_offsets.size() - 1);

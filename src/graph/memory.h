@@ -15,7 +15,7 @@ struct ScratchItem {
 struct Placement {
   std::vector<std::uint64_t> offsets;  // per item, multiples of `alignment`
   std::uint64_t arena_bytes = 0;
-  std::uint64_t unaliased_bytes = 0;   // sum of aligned sizes
+  std::uint64_t unaliased_bytes = 0;  // sum of aligned sizes
 };
 
 // Bytes of one item serve another only if every node that touches the first is an ancestor of

@@ -17,8 +17,8 @@ struct Range {
 
 enum class NodeKind : std::uint8_t {
   dispatch,
-  fence,     // order point of weight 0 between everything before and after
-  opaque,    // a dispatch with unknown accesses: conflicts with every other node
+  fence,   // order point of weight 0 between everything before and after
+  opaque,  // a dispatch with unknown accesses: conflicts with every other node
 };
 
 // Nodes in recorded order. Ranges of node i: ranges[range_offsets[i] .. range_offsets[i + 1]).

@@ -15,7 +15,8 @@ std::vector<std::uint32_t> level_order(const Program& program, const Dag& dag);
 // node skipped on the way are pulled in front of the node that would close the group. The scan
 // stops at a node that may not be moved (movable[i] == 0) and at fences and opaque nodes, which
 // keep their place. Zero-length windows give the recorded order.
-std::vector<std::uint32_t> greedy_order(const Program& program, std::span<const std::uint8_t> movable,
+std::vector<std::uint32_t> greedy_order(const Program& program,
+                                        std::span<const std::uint8_t> movable,
                                         std::uint32_t window = 64);
 
 // Barriers needed to run `order` in groups: positions in front of which a barrier stands. A fence

@@ -9,7 +9,7 @@
 namespace onepass::graph {
 
 struct Violation {
-  std::uint32_t first = 0, second = 0;   // launches of the recording
+  std::uint32_t first = 0, second = 0;       // launches of the recording
   std::uint64_t region = 0, lo = 0, hi = 0;  // bytes both touch; lo == hi: a fence separates them
   bool first_writes = false, second_writes = false;
 };

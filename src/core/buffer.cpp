@@ -1,0 +1,91 @@
+#include "onepass/buffer.h"
+
+#include <limits>
+
+#include "core/device_state.h"
+
+namespace onepass {
+
+Result<View> View::sub(std::uint64_t sub_offset, std::uint64_t sub_bytes) const {
+  if (sub_offset > bytes || sub_bytes > bytes - sub_offset) {
+    return fail(ErrorCode::invalid_argument,
+                "view: bytes [" + std::to_string(sub_offset) + ", +" + std::to_string(sub_bytes) +
+                    ") do not fit in a view of " + std::to_string(bytes) + " bytes");
+  }
+  return View{buffer, offset + sub_offset, sub_bytes};
+}
+
+Shape::Shape(std::initializer_list<std::uint32_t> list) {
+  for (const std::uint32_t d : list) {
+    if (rank < dims.size()) dims[rank] = d;
+    ++rank;  // a rank above four is refused by every op
+  }
+}
+
+std::uint64_t Shape::elements() const noexcept {
+  std::uint64_t n = 1;
+  for (const std::uint32_t d : dims) {
+    if (d != 0 && n > std::numeric_limits<std::uint64_t>::max() / d) {
+      return std::numeric_limits<std::uint64_t>::max();  // larger than any buffer
+    }
+    n *= d;
+  }
+  return n;
+}
+
+Buffer::Buffer(std::shared_ptr<DeviceState> device, BufferId id, std::uint64_t bytes) noexcept
+    : device_(std::move(device)), id_(id), bytes_(bytes) {}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(std::move(other.device_)),
+      id_(std::exchange(other.id_, {})),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    reset();
+    device_ = std::move(other.device_);
+    id_ = std::exchange(other.id_, {});
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() { reset(); }
+
+void Buffer::reset() noexcept {
+  if (id_) device_->release(id_);
+  id_ = {};
+  bytes_ = 0;
+  device_.reset();
+}
+
+View Buffer::view(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  const std::uint64_t begin = offset < bytes_ ? offset : bytes_;
+  const std::uint64_t left = bytes_ - begin;
+  return View{id_, begin, bytes < left ? bytes : left};
+}
+
+Tensor Buffer::tensor(DType dtype, Shape shape, std::uint64_t offset) const {
+  const std::uint64_t need =
+      storage_bytes(dtype, shape.elements()).value_or(std::numeric_limits<std::uint64_t>::max());
+  return Tensor{view(offset, need), dtype, shape};
+}
+
+Buffer Buffer::share() const {
+  if (!id_ || !device_->retain(id_)) return {};
+  return Buffer(device_, id_, bytes_);
+}
+
+Status Buffer::set_immutable() {
+  if (!id_) return fail(ErrorCode::invalid_argument, "set_immutable: the buffer is empty");
+  return device_->set_immutable(id_);
+}
+
+void* Buffer::native_handle() const noexcept {
+  if (!id_) return nullptr;
+  const BufferFacts facts = device_->facts(id_);
+  return device_->backend().native_handle(&facts.memory);
+}
+
+}  // namespace onepass

@@ -1,0 +1,124 @@
+#include "onepass/device.h"
+
+#include <algorithm>
+
+#include "core/device_state.h"
+#include "core/guarded.h"
+
+namespace onepass {
+
+DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options)
+    : backend_(std::move(backend)), options_(options), registry_(*this) {
+  options_.command_buffers = std::clamp(options_.command_buffers, 1u, 4096u);
+  in_flight_.resize(options_.command_buffers);
+  for (const KernelRow& row : backend_->kernels()) {
+    if ((row.needs & ~info().features) != 0) continue;
+    const KernelRow*& best =
+        rows_[static_cast<std::size_t>(row.op)][static_cast<std::size_t>(row.format)];
+    if (best == nullptr) best = &row;
+  }
+}
+
+Result<std::shared_ptr<DeviceState>> DeviceState::create(std::unique_ptr<Backend> backend,
+                                                         const DeviceOptions& options) {
+  return guarded([&]() -> Result<std::shared_ptr<DeviceState>> {
+    return std::shared_ptr<DeviceState>(new DeviceState(std::move(backend), options));
+  });
+}
+
+DeviceState::~DeviceState() {
+  {
+    const std::lock_guard lock(submit_mutex_);
+    while (flight_count_ > 0) {
+      backend_->wait(in_flight_[flight_head_]->completion);
+      retire_locked();
+    }
+  }
+  collect_free(~std::uint64_t{0});
+  for (const Allocation& memory : arena_cache_) backend_->release(memory);
+}
+
+namespace {
+
+// "cuda:1" is entry cuda, index 1.
+struct ParsedName {
+  std::string_view base;
+  std::uint32_t index = 0;
+  bool ok = true;
+};
+
+ParsedName parse_name(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  ParsedName parsed{name.substr(0, colon)};
+  if (colon == std::string_view::npos) return parsed;
+  const std::string_view digits = name.substr(colon + 1);
+  parsed.ok = !digits.empty() && digits.size() <= 4;
+  for (const char c : digits) {
+    if (c < '0' || c > '9') parsed.ok = false;
+    if (parsed.ok) parsed.index = parsed.index * 10 + static_cast<std::uint32_t>(c - '0');
+  }
+  return parsed;
+}
+
+}  // namespace
+
+Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
+  return guarded([&]() -> Result<Device> {
+    if (name == "auto") {
+      for (const BackendEntry& entry : backend_list()) {
+        for (const DeviceListing& l : entry.list()) {
+          if (l.available && l.name != "null") return open(l.name, options);
+        }
+      }
+      return fail(ErrorCode::not_found, "no device is available");
+    }
+    const ParsedName parsed = parse_name(name);
+    for (const BackendEntry& entry : backend_list()) {
+      if (parsed.ok && parsed.base == entry.name) {
+        ONEPASS_ASSIGN(std::unique_ptr<Backend> backend, entry.open(parsed.index, options));
+        ONEPASS_ASSIGN(std::shared_ptr<DeviceState> state,
+                       DeviceState::create(std::move(backend), options));
+        return Device(std::move(state));
+      }
+    }
+    std::string known;
+    for (const DeviceListing& l : list()) known += (known.empty() ? "" : ", ") + l.name;
+    return fail(ErrorCode::not_found,
+                "no device '" + std::string(name) + "'; there are: auto, " + known);
+  });
+}
+
+std::vector<DeviceListing> Device::list() {
+  std::vector<DeviceListing> all;
+  for (const BackendEntry& entry : backend_list()) {
+    for (DeviceListing& l : entry.list()) all.push_back(std::move(l));
+  }
+  return all;
+}
+
+const DeviceInfo& Device::info() const noexcept { return state_->info(); }
+const DeviceOptions& Device::options() const noexcept { return state_->options(); }
+Result<Buffer> Device::allocate(std::uint64_t bytes, const AllocateOptions& options) const {
+  return state_->allocate(bytes, options);
+}
+Result<Buffer> Device::import_host(std::span<std::byte> memory) const {
+  return state_->import_host(memory);
+}
+Status Device::write(const View& view, std::span<const std::byte> bytes) const {
+  return state_->write(view, bytes);
+}
+Status Device::read(const View& view, std::span<std::byte> bytes) const {
+  return state_->read(view, bytes);
+}
+Result<std::span<std::byte>> Device::map(const View& view) const { return state_->map(view); }
+KernelRegistry& Device::kernels() const noexcept { return state_->kernels(); }
+Status Device::fence() const { return state_->fence(true); }
+Counters Device::counters() const noexcept { return state_->read_counters(); }
+void Device::reset_counters() const noexcept { state_->reset_counters(); }
+std::vector<Error> Device::take_errors() const { return state_->take_errors(); }
+ProfileReport Device::profile() const { return state_->profile(); }
+void Device::reset_profile() const { state_->reset_profile(); }
+std::uint64_t Device::live_bytes() const noexcept { return state_->live_bytes(); }
+void* Device::native_handle() const noexcept { return state_->backend().native_handle(nullptr); }
+
+}  // namespace onepass

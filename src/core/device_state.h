@@ -1,0 +1,245 @@
+// What a Device handle shares: the backend, the buffer table, the kernel registry, the queue of
+// submissions, counters and profile.
+//
+// Lock order: submit_mutex_, then table_mutex_ or log_mutex_. Nothing that holds table_mutex_
+// calls the backend's submit or wait.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "onepass/device.h"
+#include "onepass/encoder.h"
+
+namespace onepass {
+
+inline constexpr std::uint64_t buffer_alignment = 256;
+
+// What stays true of a buffer while somebody holds a reference to it.
+struct BufferFacts {
+  Allocation memory;
+  std::uint64_t bytes = 0;
+  std::uint64_t region = 0;       // equal for buffers that may overlap
+  std::uint64_t region_base = 0;  // of byte 0 within the region
+  bool immutable = false;
+};
+
+struct KernelEntry {
+  KernelRow row;  // row.name points to name, of a caller's kernel
+  std::string name;
+  std::string slots;
+  std::uint32_t params_bytes = 0;
+  std::vector<SpecValue> spec;
+  bool builtin = false;
+};
+
+class DeviceState;
+
+// Scratch memory of plans or of one pass. Given back to the device's cache when nobody needs it.
+class ArenaBlock {
+ public:
+  ArenaBlock(DeviceState& device, const Allocation& memory, std::uint64_t region) noexcept
+      : device_(&device), memory_(memory), region_(region) {}
+  ~ArenaBlock();
+  ArenaBlock(const ArenaBlock&) = delete;
+  ArenaBlock& operator=(const ArenaBlock&) = delete;
+  const Allocation& memory() const noexcept { return memory_; }
+  std::uint64_t region() const noexcept { return region_; }
+
+ private:
+  DeviceState* device_;
+  Allocation memory_;
+  std::uint64_t region_;
+};
+
+// A recording with everything that must live until its last submission is done. Holds no handle of
+// the device, which in turn may hold it in flight.
+struct RecordedPass {
+  explicit RecordedPass(DeviceState& d) noexcept : device(&d) {}
+  ~RecordedPass();
+  RecordedPass(const RecordedPass&) = delete;
+  RecordedPass& operator=(const RecordedPass&) = delete;
+
+  DeviceState* device;
+  Recording recording;
+  std::unique_ptr<Recorded> recorded;
+  std::vector<BufferId> retained;
+  std::vector<std::shared_ptr<ArenaBlock>> arenas;
+  std::string label;
+  std::uint32_t dispatches = 0;
+  std::uint64_t last_serial = 0;  // of its newest submission; under submit_mutex_
+};
+
+class SubmissionState {
+ public:
+  std::atomic<std::uint32_t> refs{0};
+  Completion completion;
+  std::uint64_t serial = 0;
+  std::shared_ptr<RecordedPass> pass;
+  std::string label;
+  std::atomic<bool> waited{false};
+  bool sampled = false;  // under submit_mutex_
+};
+
+class DeviceState : public std::enable_shared_from_this<DeviceState> {
+ public:
+  static Result<std::shared_ptr<DeviceState>> create(std::unique_ptr<Backend> backend,
+                                                     const DeviceOptions& options);
+  ~DeviceState();
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  Backend& backend() noexcept { return *backend_; }
+  const DeviceInfo& info() const noexcept { return backend_->info(); }
+  const DeviceOptions& options() const noexcept { return options_; }
+
+  // Buffers.
+  Result<Buffer> allocate(std::uint64_t bytes, const AllocateOptions& options);
+  Result<Buffer> import_host(std::span<std::byte> memory);
+  // False when the id is stale. A reference keeps memory and facts as they are.
+  bool retain(BufferId id) noexcept;
+  void release(BufferId id) noexcept;
+  std::uint32_t references(BufferId id) const noexcept;  // 0 when stale
+  bool is_live(BufferId id) const noexcept { return references(id) != 0; }
+  BufferFacts facts(BufferId id) const noexcept;  // of a retained id
+  Status set_immutable(BufferId id);
+  // Ends the id and makes a new one for the same memory. The caller must be the only owner.
+  Result<BufferId> renew(BufferId id);
+  Buffer adopt(BufferId id, std::uint64_t bytes) noexcept;  // takes over one reference
+  std::uint64_t free_epoch() const noexcept { return free_epoch_.load(std::memory_order_acquire); }
+  std::uint64_t live_bytes() const noexcept { return live_bytes_.load(std::memory_order_relaxed); }
+
+  Status write(const View& view, std::span<const std::byte> bytes);
+  Status read(const View& view, std::span<std::byte> bytes);
+  Result<std::span<std::byte>> map(const View& view);
+
+  // Scratch memory; may be larger than asked for.
+  Result<std::shared_ptr<ArenaBlock>> arena(std::uint64_t bytes, bool zero);
+
+  // Kernels.
+  const KernelRow* find_row(Op op, DType format) const noexcept {
+    return op < Op::count_ && format < DType::count_
+               ? rows_[static_cast<std::size_t>(op)][static_cast<std::size_t>(format)]
+               : nullptr;
+  }
+  const KernelEntry* find_kernel(KernelId id) const noexcept;
+  KernelRegistry& kernels() noexcept { return registry_; }
+
+  // Submissions.
+  // A command buffer counts from its first command to its completion, or until it is dropped.
+  Status open_command_buffer();
+  void close_command_buffer() noexcept;
+  Status record(RecordedPass& pass);
+  // With from_open, the command buffer was opened before and now belongs to the submission.
+  Result<Submission> submit(const std::shared_ptr<RecordedPass>& pass,
+                            std::span<const std::byte> step_bytes, std::string_view label,
+                            bool from_open);
+  Status wait(SubmissionState& submission, bool count);
+  bool is_done(SubmissionState& submission);
+  void drop(SubmissionState* submission) noexcept;
+  Status fence(bool count);
+
+  struct AtomicCounters {
+    std::atomic<std::uint64_t> syncs{0}, dispatches{0}, replayed_dispatches{0}, command_buffers{0},
+        barriers{0}, automatic_barriers{0}, elided_barriers{0}, barrier_ns{0};
+  };
+  AtomicCounters counters;
+  Counters read_counters() const noexcept;
+  void reset_counters() noexcept;
+
+  std::vector<Error> take_errors();
+  ProfileReport profile();
+  void reset_profile();
+  void log(std::string_view category, std::string_view text) noexcept;
+
+ private:
+  friend class KernelRegistry;
+  friend class ArenaBlock;
+
+  // state: generation << 32 | references.
+  struct Slot {
+    std::atomic<std::uint64_t> state{std::uint64_t{1} << 32};
+    BufferFacts facts;
+    std::atomic<bool> immutable{false};
+    bool imported = false;
+  };
+  static constexpr std::uint32_t chunk_slots = 256;
+  static constexpr std::uint32_t max_chunks = 4096;
+  struct Deferred {
+    Allocation memory;
+    std::uint64_t serial;
+  };
+
+  DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options);
+  Slot* slot(std::uint32_t index) const noexcept;
+  Result<std::uint32_t> take_slot();
+  void end_slot(std::uint32_t index, Slot& s) noexcept;
+  Status lost_status() const;
+  void note_error(const Error& e) noexcept;
+  void collect_free(std::uint64_t completed) noexcept;
+  void retire_locked() noexcept;
+  void sample_locked(SubmissionState& s) noexcept;
+  void unref_locked(SubmissionState* s) noexcept;
+  Status make_room_locked();
+  static Error completion_error(const SubmissionState& s);
+
+  std::unique_ptr<Backend> backend_;
+  DeviceOptions options_;
+  std::array<std::array<const KernelRow*, static_cast<std::size_t>(DType::count_)>,
+             static_cast<std::size_t>(Op::count_)>
+      rows_{};
+
+  mutable std::mutex table_mutex_;
+  std::array<std::atomic<Slot*>, max_chunks> chunks_{};
+  std::vector<std::unique_ptr<Slot[]>> chunk_storage_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<Deferred> deferred_;
+  std::vector<Allocation> arena_cache_;
+  std::atomic<std::uint64_t> free_epoch_{0};
+  std::atomic<std::uint64_t> live_bytes_{0};
+  std::atomic<std::uint64_t> next_region_{1};
+  std::uint64_t live_buffers_ = 0;
+
+  mutable std::shared_mutex kernel_mutex_;
+  std::deque<KernelEntry> kernel_storage_;
+  static constexpr std::uint32_t max_kernels = 1u << 16;
+  std::array<std::atomic<const KernelEntry*>, 256> kernel_cache_{};  // the first ids, lock-free
+  std::map<std::string, std::uint32_t, std::less<>> sources_;        // name to entry
+  std::map<std::string, std::uint32_t, std::less<>> builds_;         // label to entry
+  KernelRegistry registry_;
+
+  std::mutex submit_mutex_;
+  std::vector<SubmissionState*> in_flight_;  // a ring of options_.command_buffers
+  std::size_t flight_head_ = 0, flight_count_ = 0;
+  std::size_t open_buffers_ = 0;
+  std::uint64_t last_submitted_ = 0;
+  std::atomic<std::uint64_t> last_submitted_atomic_{0};
+  std::vector<std::unique_ptr<SubmissionState>> submission_storage_;
+  std::vector<SubmissionState*> submission_free_;
+  std::atomic<bool> lost_{false};
+
+  std::mutex log_mutex_;
+  std::vector<Error> errors_;
+  std::vector<DispatchSample> samples_;
+  std::map<std::string, LabelTimes> label_times_;
+  std::uint64_t samples_dropped_ = 0;
+};
+
+// Every backend compiled in, in order of preference. core knows their names only.
+struct BackendEntry {
+  const char* name;  // "cpu", "null"; devices of it are "name" or "name:index"
+  std::vector<DeviceListing> (*list)();
+  Result<std::unique_ptr<Backend>> (*open)(std::uint32_t index, const DeviceOptions& options);
+};
+std::span<const BackendEntry> backend_list() noexcept;
+
+}  // namespace onepass

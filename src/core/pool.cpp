@@ -1,0 +1,103 @@
+#include "onepass/pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "core/device_state.h"
+#include "core/guarded.h"
+
+namespace onepass {
+
+std::uint64_t BufferPool::class_bytes(std::uint64_t bytes) noexcept {
+  if (bytes <= 256) return 256;
+  if (bytes > std::uint64_t{1} << 62) return bytes;
+  const std::uint64_t step = std::bit_floor(bytes) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+Result<Buffer> BufferPool::take(std::uint64_t bytes) {
+  return guarded([&]() -> Result<Buffer> {
+    if (bytes == 0) return fail(ErrorCode::invalid_argument, "pool: 0 bytes");
+    DeviceState& d = device_.state();
+    const std::uint64_t size = class_bytes(bytes);
+    in_use_.reserve(in_use_.size() + 1);
+    const auto it = free_.find(size);
+    if (it != free_.end() && !it->second.empty()) {
+      Buffer recycled = std::move(it->second.back());
+      it->second.pop_back();
+#ifndef NDEBUG
+      const std::vector<std::byte> poison(size, std::byte{0xa5});
+      ONEPASS_TRY(device_.write(recycled.view(), poison));
+#endif
+      in_use_.push_back(std::move(recycled));
+    } else {
+      ONEPASS_ASSIGN(Buffer fresh, device_.allocate(size));
+      in_use_.push_back(std::move(fresh));
+    }
+    const BufferId id = in_use_.back().id();
+    d.retain(id);
+    return d.adopt(id, bytes);
+  });
+}
+
+// The pool's own reference becomes a buffer with a new id, so views from before are stale.
+Status BufferPool::release(Buffer buffer) {
+  return guarded([&]() -> Status {
+    DeviceState& d = device_.state();
+    const auto it = std::find_if(in_use_.begin(), in_use_.end(),
+                                 [&](const Buffer& b) { return b.id() == buffer.id(); });
+    if (!buffer || it == in_use_.end()) {
+      return fail(ErrorCode::invalid_argument, "pool: the buffer is not in use from this pool");
+    }
+    if (d.references(buffer.id()) != 2) {
+      return fail(ErrorCode::invalid_state, "pool: the buffer has other owners");
+    }
+    std::vector<Buffer>& bin = free_[it->bytes()];
+    bin.reserve(bin.size() + 1);
+    buffer.reset();
+    ONEPASS_ASSIGN(const BufferId renewed, d.renew(it->id()));
+    Buffer own = std::move(*it);
+    in_use_.erase(it);
+    bin.push_back(rename(std::move(own), renewed));
+    return {};
+  });
+}
+
+Buffer BufferPool::rename(Buffer own, BufferId id) {
+  const std::uint64_t bytes = own.bytes();
+  own.forget();
+  return device_.state().adopt(id, bytes);
+}
+
+void BufferPool::reset() {
+  DeviceState& d = device_.state();
+  std::vector<Buffer> held;
+  for (Buffer& b : in_use_) {
+    Result<BufferId> renewed =
+        d.references(b.id()) == 1 ? d.renew(b.id()) : Result<BufferId>(fail(ErrorCode::stale, ""));
+    if (renewed) {
+      const std::uint64_t size = b.bytes();
+      free_[size].push_back(rename(std::move(b), *renewed));
+    } else {
+      held.push_back(std::move(b));
+    }
+  }
+  in_use_ = std::move(held);
+}
+
+void BufferPool::clear() { free_.clear(); }
+
+std::size_t BufferPool::free_count() const noexcept {
+  std::size_t n = 0;
+  for (const auto& [size, bin] : free_) n += bin.size();
+  return n;
+}
+
+std::uint64_t BufferPool::free_bytes() const noexcept {
+  std::uint64_t n = 0;
+  for (const auto& [size, bin] : free_) n += size * bin.size();
+  return n;
+}
+
+}  // namespace onepass

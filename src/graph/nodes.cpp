@@ -1,0 +1,457 @@
+#include "graph/nodes.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/guarded.h"
+
+namespace onepass {
+
+std::shared_ptr<ScratchTable> ScratchTable::create() {
+  static std::atomic<std::uint32_t> next_tag{1};
+  auto table = std::make_shared<ScratchTable>();
+  do {
+    table->tag = next_tag.fetch_add(1, std::memory_order_relaxed);
+  } while (table->tag == 0);
+  return table;
+}
+
+const char* dispatch_name(const DeviceState& device, Op op, KernelId kernel) noexcept {
+  if (op != Op::custom) return info(op).name;
+  const KernelEntry* e = device.find_kernel(kernel);
+  return e ? e->name.c_str() : "unknown kernel";
+}
+
+NodeList::NodeList(std::shared_ptr<DeviceState> device) : device_(std::move(device)) {}
+
+NodeList::~NodeList() {
+  for (const BufferId id : retained_) device_->release(id);
+}
+
+void NodeList::clear() noexcept {
+  for (const BufferId id : retained_) {
+    locals_[id.slot].generation = 0;
+    device_->release(id);
+  }
+  retained_.clear();
+  nodes_.clear();
+  views_.clear();
+  access_.clear();
+  params_.clear();
+  ranges_.clear();
+  grids_.clear();
+  extras_.clear();
+  regions_.clear();
+  tables_.clear();
+  scratch_regions_.clear();
+  discarded_.clear();
+  host_region_ = ~0u;
+  dispatches_ = 0;
+}
+
+std::vector<BufferId> NodeList::take_retained() noexcept {
+  for (const BufferId id : retained_) locals_[id.slot].generation = 0;
+  return std::exchange(retained_, {});
+}
+
+std::vector<BufferId> NodeList::share_retained() const {
+  std::vector<BufferId> copy(retained_);
+  for (const BufferId id : copy) device_->retain(id);
+  return copy;
+}
+
+void NodeList::add_table(std::shared_ptr<ScratchTable> table) {
+  for (const auto& t : tables_) {
+    if (t == table) return;
+  }
+  tables_.reserve(tables_.size() + 1);
+  scratch_regions_.emplace_back();
+  tables_.push_back(std::move(table));
+}
+
+Result<NodeList::Local*> NodeList::resolve_buffer(BufferId id) {
+  if (id.slot < locals_.size() && locals_[id.slot].generation == id.generation && id) {
+    return &locals_[id.slot];
+  }
+  retained_.reserve(retained_.size() + 1);
+  regions_.reserve(regions_.size() + 1);
+  if (id.slot >= (1u << 20)) return fail(ErrorCode::stale, "the view names no buffer");
+  if (id.slot >= locals_.size()) locals_.resize(std::max<std::size_t>(64, id.slot * 3 / 2 + 1));
+  if (!id) return fail(ErrorCode::invalid_argument, "the view names no buffer");
+  if (!device_->retain(id)) {
+    return fail(ErrorCode::stale, "buffer " + std::to_string(id.slot) + " was freed");
+  }
+  retained_.push_back(id);
+  const BufferFacts facts = device_->facts(id);
+  Local& local = locals_[id.slot];
+  local = Local{id.generation, 0, facts.bytes, facts.region_base, facts.immutable};
+  if (facts.region == 0) {  // imported host memory shares one region
+    if (host_region_ == ~0u) {
+      host_region_ = static_cast<std::uint32_t>(regions_.size());
+      regions_.push_back(Region{});
+    }
+    local.region = host_region_;
+  } else {
+    local.region = static_cast<std::uint32_t>(regions_.size());
+    regions_.push_back(Region{id, facts.region});
+  }
+  return &local;
+}
+
+Result<NodeList::Resolved> NodeList::resolve(BufferId id) {
+  if ((id.slot & scratch_slot_bit) == 0) {
+    ONEPASS_ASSIGN(const Local* local, resolve_buffer(id));
+    return Resolved{local->region, local->base, local->bytes, local->immutable};
+  }
+  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t]->tag != id.generation || item >= tables_[t]->items.size()) continue;
+    std::vector<std::uint32_t>& map = scratch_regions_[t];
+    if (map.size() <= item) map.resize(std::max<std::size_t>(item + 1, map.size() * 2), ~0u);
+    if (map[item] == ~0u) {
+      regions_.push_back(Region{id, 0, static_cast<std::uint32_t>(t), item});
+      map[item] = static_cast<std::uint32_t>(regions_.size() - 1);
+    }
+    return Resolved{map[item], 0, tables_[t]->items[item].bytes, false};
+  }
+  return fail(ErrorCode::stale, "scratch of another session");
+}
+
+std::uint32_t NodeList::region_of(const View& view) const noexcept {
+  if ((view.buffer.slot & scratch_slot_bit) == 0) return locals_[view.buffer.slot].region;
+  const std::uint32_t item = view.buffer.slot & ~scratch_slot_bit;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t]->tag == view.buffer.generation) return scratch_regions_[t][item];
+  }
+  return ~0u;
+}
+
+NodeList::Mark NodeList::mark() const noexcept {
+  return {nodes_.size(),  views_.size(), access_.size(), params_.size(),
+          ranges_.size(), grids_.size(), extras_.size()};
+}
+
+void NodeList::rollback(const Mark& m) noexcept {
+  nodes_.resize(m.nodes);
+  views_.resize(m.views);
+  access_.resize(m.access);
+  params_.resize(m.params);
+  ranges_.resize(m.ranges);
+  grids_.resize(m.grids);
+  extras_.resize(m.extras);
+}
+
+Status NodeList::check_view(const Dispatch& d, std::size_t i, const Resolved& r) const {
+  const View& v = d.views[i];
+  if (v.offset > r.bytes || v.bytes > r.bytes - v.offset) {
+    return fail(ErrorCode::invalid_argument,
+                std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
+                    std::to_string(i) + " is bytes [" + std::to_string(v.offset) + ", +" +
+                    std::to_string(v.bytes) + ") of a buffer of " + std::to_string(r.bytes),
+                d.file, d.line);
+  }
+  if (r.immutable && writes(d.access[i])) {
+    return fail(ErrorCode::invalid_argument,
+                std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
+                    std::to_string(i) + " is written, but its buffer is immutable",
+                d.file, d.line);
+  }
+  return {};
+}
+
+Status NodeList::add_range(const MemRange& m, bool write) {
+  ONEPASS_ASSIGN(const Resolved r, resolve(m.buffer));
+  if (m.start > m.end || m.end > r.bytes) {
+    return fail(ErrorCode::invalid_argument, "range [" + std::to_string(m.start) + ", " +
+                                                 std::to_string(m.end) + ") of a buffer of " +
+                                                 std::to_string(r.bytes) + " bytes");
+  }
+  if (r.immutable && write) {
+    return fail(ErrorCode::invalid_argument, "a declared write to an immutable buffer");
+  }
+  if (m.start < m.end && !r.immutable) {
+    ranges_.push_back(graph::Range{r.base + m.start, r.base + m.end, r.region, write});
+  }
+  return {};
+}
+
+Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
+                        std::span<const MemRange> reads_, std::span<const MemRange> writes_) {
+  const char* slots = nullptr;
+  std::uint32_t n_slots = 0, params_bytes = 0;
+  CapturedOpKind own_kind = CapturedOpKind::other;
+  if (d.op < Op::count_) {
+    const OpInfo& op = info(d.op);
+    slots = op.slots;
+    n_slots = op.n_slots;
+    params_bytes = op.params_bytes;
+    own_kind = op.captured;
+    if (device_->find_row(d.op, d.format) == nullptr) {
+      return fail(
+          ErrorCode::unsupported,
+          std::string(op.name) + "_" + name(d.format) + " is not built for " + device_->info().name,
+          d.file, d.line);
+    }
+  } else {
+    const KernelEntry* e = d.op == Op::custom ? device_->find_kernel(d.kernel) : nullptr;
+    if (e == nullptr) {
+      return fail(ErrorCode::not_found, "the dispatch names no kernel of this device", d.file,
+                  d.line);
+    }
+    own_kind = e->row.kind;
+    n_slots = d.n_views;
+    params_bytes = d.params_bytes;
+    if (!e->slots.empty()) {
+      slots = e->slots.c_str();
+      n_slots = static_cast<std::uint32_t>(e->slots.size());
+      params_bytes = e->builtin || e->params_bytes != 0 ? e->params_bytes : d.params_bytes;
+    }
+  }
+  if (d.n_views > max_views || d.n_views != n_slots || d.params_bytes != params_bytes) {
+    return fail(ErrorCode::invalid_argument,
+                std::string(dispatch_name(*device_, d.op, d.kernel)) + ": " +
+                    std::to_string(d.n_views) + " views and " + std::to_string(d.params_bytes) +
+                    " bytes of parameters, expected " + std::to_string(n_slots) + " and " +
+                    std::to_string(params_bytes),
+                d.file, d.line);
+  }
+  // Access: the kernel's declaration, else the ranges passed, else every view both ways.
+  const bool passed = slots == nullptr && (!reads_.empty() || !writes_.empty());
+  const Mark m = mark();
+  try {
+    for (std::size_t i = 0; i < d.n_views; ++i) {
+      const View& v = d.views[i];
+      if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
+      Result<Resolved> r = resolve(v.buffer);
+      Status ok = r ? check_view(d, i, *r)
+                    : Status(fail(r.error().code,
+                                  std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
+                                      std::to_string(i) + ": " + r.error().message,
+                                  d.file, d.line));
+      if (!ok) {
+        rollback(m);
+        return ok;
+      }
+      if (passed || r->immutable || v.bytes == 0) continue;
+      Access a = d.access[i];
+      if (slots != nullptr) {
+        a = slots[i] == 'i' ? Access::read : slots[i] == 'o' ? Access::write : Access::read_write;
+      }
+      if (a == Access::none) continue;
+      const std::uint64_t lo = r->base + v.offset;
+      // A range that is read and written counts once, as a write, which orders at least as much.
+      ranges_.push_back(graph::Range{lo, lo + v.bytes, r->region, writes(a)});
+    }
+    if (passed) {
+      for (const MemRange& range : reads_) {
+        if (Status ok = add_range(range, false); !ok) {
+          rollback(m);
+          return ok;
+        }
+      }
+      for (const MemRange& range : writes_) {
+        if (Status ok = add_range(range, true); !ok) {
+          rollback(m);
+          return ok;
+        }
+      }
+    }
+    StoredNode& n = nodes_.emplace_back();
+    n.op_kind = kind.value_or(own_kind);
+    n.n_views = d.n_views;
+    n.op = d.op;
+    n.format = d.format;
+    n.params_bytes = d.params_bytes;
+    n.kernel = d.kernel;
+    n.line = d.line;
+    n.label = d.label;
+    n.file = d.file;
+    n.first_view = static_cast<std::uint32_t>(m.views);
+    n.first_param = static_cast<std::uint32_t>(m.params);
+    n.first_range = static_cast<std::uint32_t>(m.ranges);
+    n.n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges);
+    views_.insert(views_.end(), d.views.begin(), d.views.begin() + d.n_views);
+    access_.insert(access_.end(), d.access.begin(), d.access.begin() + d.n_views);
+    params_.resize(m.params + (d.params_bytes + 15u) / 16u);
+    std::memcpy(static_cast<void*>(params_.data() + m.params), d.params.data(), d.params_bytes);
+    if (d.op == Op::custom) {
+      n.grid = static_cast<std::uint32_t>(grids_.size());
+      grids_.push_back(d.grid);
+      if (d.extra != nullptr) {
+        n.extra = static_cast<std::uint32_t>(extras_.size());
+        extras_.push_back(std::make_shared<const DispatchExtra>(*d.extra));
+      }
+    }
+  } catch (...) {
+    rollback(m);
+    throw;
+  }
+  ++dispatches_;
+  return {};
+}
+
+void NodeList::append_barrier() { nodes_.emplace_back().kind = CapturedNode::Kind::barrier; }
+void NodeList::append_fence() { nodes_.emplace_back().kind = CapturedNode::Kind::fence; }
+
+Status NodeList::append_copy(const NodeList& other, std::uint32_t i) {
+  const StoredNode& n = other.nodes_[i];
+  if (n.kind != CapturedNode::Kind::dispatch) {
+    n.kind == CapturedNode::Kind::barrier ? append_barrier() : append_fence();
+    return {};
+  }
+  for (const auto& table : other.tables_) add_table(table);
+  const Dispatch d = other.dispatch(i);
+  const std::size_t before = ranges_.size();
+  ONEPASS_TRY(append(d, n.op_kind, {}, {}));
+  // The other list's ranges count: they may have been given by hand.
+  ranges_.resize(before);
+  StoredNode& copy = nodes_.back();
+  copy.opaque = n.opaque;
+  for (const graph::Range& r : other.ranges(i)) {
+    ONEPASS_TRY(add_range(other.describe(r), r.write));
+  }
+  copy.n_ranges = static_cast<std::uint32_t>(ranges_.size() - before);
+  return {};
+}
+
+Status NodeList::append_node(const CapturedNode& node) {
+  if (node.kind == CapturedNode::Kind::barrier) {
+    append_barrier();
+    return {};
+  }
+  if (node.kind == CapturedNode::Kind::fence) {
+    append_fence();
+    return {};
+  }
+  Dispatch d = node.dispatch;
+  d.extra = node.extra.get();
+  const std::size_t before = ranges_.size();
+  ONEPASS_TRY(append(d, node.op_kind, node.reads, node.writes));
+  const bool declared = d.op != Op::custom || !device_->find_kernel(d.kernel)->slots.empty();
+  if (!declared && node.reads.empty() && node.writes.empty()) {
+    ranges_.resize(before);
+    nodes_.back().n_ranges = 0;
+    nodes_.back().opaque = true;
+  }
+  return {};
+}
+
+Status NodeList::annotate_last(std::span<const MemRange> reads_,
+                               std::span<const MemRange> writes_) {
+  if (nodes_.empty() || !is_dispatch(size() - 1)) return {};
+  StoredNode& n = nodes_.back();
+  bool has_reads = false, has_writes = false;
+  for (const graph::Range& r : ranges(size() - 1)) (r.write ? has_writes : has_reads) = true;
+  const std::size_t before = ranges_.size();
+  if (!has_reads) {
+    for (const MemRange& r : reads_) ONEPASS_TRY(add_range(r, false));
+  }
+  if (!has_writes) {
+    for (const MemRange& r : writes_) ONEPASS_TRY(add_range(r, true));
+  }
+  if (ranges_.size() != before) n.opaque = false;
+  n.n_ranges += static_cast<std::uint32_t>(ranges_.size() - before);
+  return {};
+}
+
+Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
+  const StoredNode& n = nodes_[i];
+  Dispatch d;
+  d.op = n.op;
+  d.format = n.format;
+  d.n_views = n.n_views;
+  d.params_bytes = n.params_bytes;
+  d.kernel = n.kernel;
+  d.label = n.label;
+  d.file = n.file;
+  d.line = n.line;
+  if (n.op == Op::custom) d.grid = grids_[n.grid];
+  d.extra = extra(i);
+  std::copy_n(access_.begin() + n.first_view, n.n_views, d.access.begin());
+  std::copy_n(views_.begin() + n.first_view, n.n_views, d.views.begin());
+  if (n.params_bytes != 0) {
+    std::memcpy(d.params.data(), params_.data() + n.first_param, n.params_bytes);
+  }
+  return d;
+}
+
+MemRange NodeList::describe(const graph::Range& r) const noexcept {
+  const Region& region = regions_[r.region];
+  if (region.buffer) return MemRange{region.buffer, r.lo, r.hi};
+  // Host memory: any imported buffer that holds the range.
+  for (const BufferId id : retained_) {
+    const Local& l = locals_[id.slot];
+    if (l.region == r.region && r.lo >= l.base && r.hi <= l.base + l.bytes) {
+      return MemRange{id, r.lo - l.base, r.hi - l.base};
+    }
+  }
+  return MemRange{{}, r.lo, r.hi};
+}
+
+CapturedNode NodeList::captured(std::uint32_t i) const {
+  CapturedNode c;
+  c.kind = nodes_[i].kind;
+  if (c.kind != CapturedNode::Kind::dispatch) return c;
+  c.dispatch = dispatch(i);
+  c.op_kind = nodes_[i].op_kind;
+  if (nodes_[i].extra != ~0u) c.extra = extras_[nodes_[i].extra];
+  c.dispatch.extra = c.extra.get();
+  for (const graph::Range& r : ranges(i)) (r.write ? c.writes : c.reads).push_back(describe(r));
+  return c;
+}
+
+BoundView NodeList::bind(const View& view) const noexcept {
+  if (!view.buffer) return {};
+  if ((view.buffer.slot & scratch_slot_bit) == 0) {
+    const BufferFacts facts = device_->facts(view.buffer);
+    return BoundView{facts.memory, view.offset, view.bytes};
+  }
+  const Region& region = regions_[region_of(view)];
+  const ScratchTable::Item& item = tables_[region.table]->items[region.item];
+  return BoundView{item.block->memory(), item.offset + view.offset, view.bytes};
+}
+
+PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
+  const Region& region = regions_[r.region];
+  if (!region.is_scratch()) return PhysicalRange{region.physical, r.lo, r.hi, r.write};
+  const ScratchTable::Item& item = tables_[region.table]->items[region.item];
+  return PhysicalRange{item.block->region(), item.offset + r.lo, item.offset + r.hi, r.write};
+}
+
+void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }
+
+bool NodeList::is_dead_after(const View& view) const noexcept {
+  if ((view.buffer.slot & scratch_slot_bit) != 0) return true;
+  return std::any_of(discarded_.begin(), discarded_.end(), [&](const MemRange& d) {
+    return d.buffer == view.buffer && d.start <= view.offset && view.offset + view.bytes <= d.end;
+  });
+}
+
+NodeList::ProgramStorage NodeList::program() const {
+  ProgramStorage p;
+  p.kinds.reserve(nodes_.size());
+  p.nodes.reserve(nodes_.size());
+  p.range_offsets.reserve(nodes_.size() + 1);
+  p.ranges.reserve(ranges_.size());
+  p.range_offsets.push_back(0);
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const StoredNode& n = nodes_[i];
+    if (n.kind == CapturedNode::Kind::barrier) continue;
+    p.kinds.push_back(n.kind == CapturedNode::Kind::fence ? graph::NodeKind::fence
+                      : n.opaque                          ? graph::NodeKind::opaque
+                                                          : graph::NodeKind::dispatch);
+    p.nodes.push_back(i);
+    const auto r = ranges(i);
+    p.ranges.insert(p.ranges.end(), r.begin(), r.end());
+    p.range_offsets.push_back(static_cast<std::uint32_t>(p.ranges.size()));
+  }
+  p.n_regions = static_cast<std::uint32_t>(regions_.size());
+  return p;
+}
+
+std::size_t NodeList::unannotated_count() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(nodes_.begin(), nodes_.end(), [](const StoredNode& n) { return n.opaque; }));
+}
+
+}  // namespace onepass

@@ -1,0 +1,184 @@
+// The recorded list in its dense form: dispatches, barriers and fences with resolved byte ranges.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/device_state.h"
+#include "graph/program.h"
+#include "onepass/dispatch.h"
+#include "onepass/graph.h"
+
+namespace onepass {
+
+// Ids of scratch have this bit in their slot; the generation is the table's tag.
+inline constexpr std::uint32_t scratch_slot_bit = 0x80000000u;
+
+// Scratch tensors of one session and, once placed, where their bytes are.
+struct ScratchTable {
+  struct Item {
+    std::uint64_t bytes = 0;
+    std::shared_ptr<ArenaBlock> block;  // null until placed
+    std::uint64_t offset = 0;
+  };
+  std::uint32_t tag = 0;  // never 0
+  std::vector<Item> items;
+
+  static std::shared_ptr<ScratchTable> create();
+};
+
+struct StoredNode {
+  CapturedNode::Kind kind = CapturedNode::Kind::dispatch;
+  CapturedOpKind op_kind = CapturedOpKind::other;
+  bool opaque = false;  // accesses unknown: a full fence
+  std::uint8_t n_views = 0;
+  Op op = Op::custom;
+  DType format = DType::f32;
+  std::uint8_t params_bytes = 0;
+  KernelId kernel;
+  int line = 0;
+  const char* label = nullptr;
+  const char* file = "";
+  std::uint32_t first_view = 0;
+  std::uint32_t first_param = 0;  // 16-byte steps
+  std::uint32_t first_range = 0;
+  std::uint32_t n_ranges = 0;
+  std::uint32_t grid = 0;     // of callers' kernels
+  std::uint32_t extra = ~0u;  // index of extras, if any
+};
+
+class NodeList {
+ public:
+  explicit NodeList(std::shared_ptr<DeviceState> device);
+  ~NodeList();
+  NodeList(const NodeList&) = delete;
+  NodeList& operator=(const NodeList&) = delete;
+
+  // A region: one buffer, all imported host memory, or one scratch tensor.
+  struct Region {
+    BufferId buffer;             // none for host memory
+    std::uint64_t physical = 0;  // region of the buffer; of scratch: unused
+    std::uint32_t table = ~0u;   // of scratch: index of tables
+    std::uint32_t item = 0;
+    bool is_scratch() const noexcept { return table != ~0u; }
+  };
+
+  // Checks the dispatch against the op table, the kernel and its buffers and appends it. The
+  // pending ranges count only where the kernel declares no access. An error changes nothing.
+  Status append(const Dispatch& d, std::optional<CapturedOpKind> kind,
+                std::span<const MemRange> pending_reads, std::span<const MemRange> pending_writes);
+  void append_barrier();
+  void append_fence();
+  // Node i of another list of the same device.
+  Status append_copy(const NodeList& other, std::uint32_t i);
+  Status append_node(const CapturedNode& node);
+  Status annotate_last(std::span<const MemRange> reads, std::span<const MemRange> writes);
+  void clear() noexcept;
+
+  std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(nodes_.size()); }
+  const StoredNode& node(std::uint32_t i) const noexcept { return nodes_[i]; }
+  bool is_dispatch(std::uint32_t i) const noexcept {
+    return nodes_[i].kind == CapturedNode::Kind::dispatch;
+  }
+  std::span<const graph::Range> ranges(std::uint32_t i) const noexcept {
+    return {ranges_.data() + nodes_[i].first_range, nodes_[i].n_ranges};
+  }
+  std::span<const View> views(std::uint32_t i) const noexcept {
+    return {views_.data() + nodes_[i].first_view, nodes_[i].n_views};
+  }
+  Dispatch dispatch(std::uint32_t i) const noexcept;
+  CapturedNode captured(std::uint32_t i) const;
+  const DispatchExtra* extra(std::uint32_t i) const noexcept {
+    return nodes_[i].extra == ~0u ? nullptr : extras_[nodes_[i].extra].get();
+  }
+  std::span<const Region> regions() const noexcept { return regions_; }
+  std::span<const std::shared_ptr<ScratchTable>> tables() const noexcept { return tables_; }
+  std::span<const std::shared_ptr<const DispatchExtra>> extras() const noexcept { return extras_; }
+  DeviceState& device() const noexcept { return *device_; }
+  const std::shared_ptr<DeviceState>& device_ptr() const noexcept { return device_; }
+
+  // Where a view's bytes are: an allocation and an offset. Scratch must be placed.
+  BoundView bind(const View& view) const noexcept;
+  // A range in the backend's regions.
+  PhysicalRange physical(const graph::Range& r) const noexcept;
+  std::uint32_t region_of(const View& view) const noexcept;  // of a view of this list
+  // The range as callers know it.
+  MemRange describe(const graph::Range& r) const noexcept;
+
+  void add_table(std::shared_ptr<ScratchTable> table);
+  void discard(const MemRange& range);
+  // True when nobody sees these bytes after the pass.
+  bool is_dead_after(const View& view) const noexcept;
+
+  // Program over all nodes but barriers; `nodes` maps its indices to this list's.
+  struct ProgramStorage {
+    std::vector<graph::NodeKind> kinds;
+    std::vector<std::uint32_t> range_offsets;
+    std::vector<graph::Range> ranges;
+    std::vector<std::uint32_t> nodes;
+    std::uint32_t n_regions = 0;
+    graph::Program view() const noexcept { return {kinds, range_offsets, ranges, n_regions}; }
+  };
+  ProgramStorage program() const;
+
+  // Takes over the references to the buffers: the list's users keep them from now on.
+  std::vector<BufferId> take_retained() noexcept;
+  std::vector<BufferId> share_retained() const;
+
+  std::size_t dispatch_count() const noexcept { return dispatches_; }
+  std::size_t barrier_count() const noexcept { return nodes_.size() - dispatches_; }
+  std::size_t unannotated_count() const noexcept;
+
+ private:
+  friend class FuseEditor;
+  struct Local {
+    std::uint32_t generation = 0;
+    std::uint32_t region = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t base = 0;  // within the region
+    bool immutable = false;
+  };
+  struct Resolved {
+    std::uint32_t region;
+    std::uint64_t base, bytes;
+    bool immutable;
+  };
+  Result<Resolved> resolve(BufferId id);
+  Result<Local*> resolve_buffer(BufferId id);
+  Status add_range(const MemRange& range, bool write);
+  Status check_view(const Dispatch& d, std::size_t i, const Resolved& r) const;
+  struct Mark {
+    std::size_t nodes, views, access, params, ranges, grids, extras;
+  };
+  Mark mark() const noexcept;
+  void rollback(const Mark& m) noexcept;
+
+  std::shared_ptr<DeviceState> device_;
+  std::vector<StoredNode> nodes_;
+  std::vector<View> views_;
+  std::vector<Access> access_;
+  struct alignas(16) Param16 {
+    std::byte bytes[16];
+  };
+  std::vector<Param16> params_;
+  std::vector<graph::Range> ranges_;
+  std::vector<Grid> grids_;
+  std::vector<std::shared_ptr<const DispatchExtra>> extras_;
+  std::vector<Region> regions_;
+  std::vector<Local> locals_;  // by buffer slot
+  std::vector<BufferId> retained_;
+  std::vector<std::shared_ptr<ScratchTable>> tables_;
+  std::vector<std::vector<std::uint32_t>> scratch_regions_;  // per table, per item; ~0: none yet
+  std::vector<MemRange> discarded_;
+  std::uint32_t host_region_ = ~0u;
+  std::size_t dispatches_ = 0;
+};
+
+// "rms_norm", or the name of a caller's kernel.
+const char* dispatch_name(const DeviceState& device, Op op, KernelId kernel) noexcept;
+
+}  // namespace onepass
