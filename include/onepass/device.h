@@ -67,7 +67,7 @@ struct DeviceOptions {
   bool time_barriers = false;
   bool residency = false;  // without effect on every backend there is
   // Called from any thread with errors nobody waited for and other remarks.
-  std::function<void(std::string_view category, std::string_view text)> log;
+  std::function<void(std::string_view category, std::string_view text)> log = nullptr;
 };
 
 struct DeviceListing {

@@ -64,7 +64,6 @@ class CommandEncoder {
   CommandEncoder& operator=(CommandEncoder&&) noexcept;
   ~CommandEncoder();  // what was not committed does not run
 
-  Device device() const;
   Status status() const;
 
   // The one encode. Views are checked against their buffers; access comes from the dispatch.
@@ -102,7 +101,7 @@ class CommandEncoder {
   // first pair that is not. Of use with manual barriers.
   Status validate() const;
 
-  EncoderState& state() const noexcept { return *state_; }
+  EncoderState* live_state() const noexcept { return state_.get(); }
 
  private:
   std::unique_ptr<EncoderState> state_;

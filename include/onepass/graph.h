@@ -2,7 +2,7 @@
 //
 //   std::optional<onepass::ComputeGraph> g = encoder.take_capture();
 //   onepass::FuseReport fused = *g->fuse(device);
-//   onepass::ReorderReport moved = g->reorder(onepass::Policy::exact);
+//   onepass::ReorderReport moved = *g->reorder(onepass::Policy::exact);
 //   ONEPASS_ASSIGN(std::uint32_t barriers, g->encode_with_barriers(encoder));
 #pragma once
 
@@ -80,7 +80,7 @@ class ComputeGraph {
   // bit. An error leaves the graph as it was.
   Result<FuseReport> fuse(const Device& device, bool close = false);
   // Drops barriers (not fences); the order is valid with encode_with_barriers.
-  ReorderReport reorder(Policy policy);
+  Result<ReorderReport> reorder(Policy policy);
 
   // Into an encoder in direct mode; each returns the barriers given.
   Result<std::uint32_t> encode_sequential(CommandEncoder& encoder) const;
@@ -91,13 +91,21 @@ class ComputeGraph {
       CommandEncoder& first, CommandEncoder& second, std::uint32_t first_min = 64,
       std::uint32_t first_percent = 10) const;
 
+  // Index of the first node of the second part.
+  std::uint32_t split_index(std::uint32_t first_min = 64, std::uint32_t first_percent = 10) const;
+
   GraphStats stats() const;
   std::string to_dot() const;
   std::string to_json() const;
 
   NodeList& list() const noexcept { return *list_; }
+  std::unique_ptr<NodeList> take_list() noexcept;
 
  private:
+  friend class GraphSession;
+  Result<std::uint32_t> encode_range(CommandEncoder& encoder, std::uint32_t begin,
+                                     std::uint32_t end, bool recomputed) const;
+
   std::unique_ptr<NodeList> list_;
 };
 

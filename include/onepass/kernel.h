@@ -101,7 +101,7 @@ using CpuKernelFn = void (*)(const KernelArgs&) noexcept;
 // the encode call. Without a launch function the dispatch's grid is used, one tile per group in x.
 struct KernelDesc {
   std::string name;
-  std::string slots;
+  std::string slots = {};
   std::uint32_t params_bytes = 0;
   LaunchFn launch = nullptr;
   CpuKernelFn cpu = nullptr;

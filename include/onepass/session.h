@@ -35,7 +35,7 @@ struct FinishOptions {
   std::uint32_t first_percent = 10;
   bool wait = true;
   std::chrono::steady_clock::time_point begin{};  // default: when the session began
-  std::string_view label;
+  std::string_view label = {};
 };
 
 struct FinishReport {
@@ -112,10 +112,11 @@ class GraphSession {
   // As finish without waiting, recorded order and barriers.
   Result<Submission> commit(std::string_view label = {});
 
-  SessionState& state() const noexcept { return *state_; }
+  EncoderState* encoder_state() const noexcept;  // null: out of memory, or the session has ended
 
  private:
   friend class GraphExecutor;
+  static Result<FinishReport> finish_session(SessionState& session, const FinishOptions& options);
   explicit GraphSession(std::unique_ptr<SessionState> state) noexcept;
   std::unique_ptr<SessionState> state_;
 };

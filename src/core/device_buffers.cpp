@@ -138,11 +138,11 @@ void DeviceState::end_slot(std::uint32_t index, Slot& s) noexcept {
   const Allocation memory = s.facts.memory;
   const bool imported = s.imported;
   s.state.store(pack(next_generation(generation), 0), std::memory_order_release);
-  free_epoch_.fetch_add(1, std::memory_order_acq_rel);
+  free_epoch_.fetch_add(1, std::memory_order_seq_cst);
   free_slots_.push_back(index);
   --live_buffers_;
   if (imported) return;
-  deferred_.push_back({memory, last_submitted_atomic_.load(std::memory_order_acquire)});
+  deferred_.push_back({memory, last_submitted_atomic_.load(std::memory_order_seq_cst)});
 }
 
 void DeviceState::collect_free(std::uint64_t completed) noexcept {

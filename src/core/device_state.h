@@ -73,9 +73,13 @@ struct RecordedPass {
   Recording recording;
   std::unique_ptr<Recorded> recorded;
   std::vector<BufferId> retained;
+  std::vector<BufferId> watched;  // Retain::caller: must still live at completion
   std::vector<std::shared_ptr<ArenaBlock>> arenas;
   std::string label;
   std::uint32_t dispatches = 0;
+  std::vector<BufferId> required;   // plans: must live at every submission
+  std::uint64_t checked_epoch = 0;  // free epoch at which they all did; under submit_mutex_
+  bool checked = false;
   std::uint64_t last_serial = 0;  // of its newest submission; under submit_mutex_
 };
 
@@ -186,6 +190,7 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   Status lost_status() const;
   void note_error(const Error& e) noexcept;
   void collect_free(std::uint64_t completed) noexcept;
+  Status check_required_locked(RecordedPass& pass);
   void retire_locked() noexcept;
   void sample_locked(SubmissionState& s) noexcept;
   void unref_locked(SubmissionState* s) noexcept;

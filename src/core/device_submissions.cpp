@@ -112,7 +112,8 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
       }
     }
     // Buffers freed from here on wait for this submission.
-    last_submitted_atomic_.store(s->serial, std::memory_order_release);
+    last_submitted_atomic_.store(s->serial, std::memory_order_seq_cst);
+    ONEPASS_TRY(check_required_locked(*pass));
     if (Status status = backend_->submit(*pass->recorded, step_bytes, s->completion); !status) {
       note_error(status.error());
       return std::move(status).error();
@@ -129,12 +130,33 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
   });
 }
 
+// After last_submitted_atomic_ was raised: a buffer that is live now is freed only after this
+// submission. Costs one comparison unless something was freed since the last time.
+Status DeviceState::check_required_locked(RecordedPass& pass) {
+  const std::uint64_t epoch = free_epoch_.load(std::memory_order_seq_cst);
+  if (pass.checked && pass.checked_epoch == epoch) return {};
+  for (const BufferId id : pass.required) {
+    if (!is_live(id)) {
+      return fail(ErrorCode::stale, "run: buffer " + std::to_string(id.slot) + " of plan '" +
+                                        pass.label + "' was freed");
+    }
+  }
+  pass.checked = true;
+  pass.checked_epoch = epoch;
+  return {};
+}
+
 void DeviceState::retire_locked() noexcept {
   while (flight_count_ > 0) {
     SubmissionState* s = in_flight_[flight_head_];
     if (!backend_->poll(s->completion)) break;
     if (s->completion.failed && s->completion.code == ErrorCode::device_lost) lost_ = true;
     sample_locked(*s);
+#ifndef NDEBUG
+    for (const BufferId id : s->pass->watched) {
+      if (!is_live(id)) log("retain", "a buffer was freed before the pass that uses it completed");
+    }
+#endif
     flight_head_ = (flight_head_ + 1) % in_flight_.size();
     --flight_count_;
     s->pass.reset();

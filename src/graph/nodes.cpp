@@ -54,10 +54,12 @@ std::vector<BufferId> NodeList::take_retained() noexcept {
   return std::exchange(retained_, {});
 }
 
-std::vector<BufferId> NodeList::share_retained() const {
-  std::vector<BufferId> copy(retained_);
-  for (const BufferId id : copy) device_->retain(id);
-  return copy;
+std::vector<BufferId> NodeList::imported() const {
+  std::vector<BufferId> out;
+  for (const BufferId id : retained_) {
+    if (locals_[id.slot].region == host_region_) out.push_back(id);
+  }
+  return out;
 }
 
 void NodeList::add_table(std::shared_ptr<ScratchTable> table) {
@@ -293,6 +295,14 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
 void NodeList::append_barrier() { nodes_.emplace_back().kind = CapturedNode::Kind::barrier; }
 void NodeList::append_fence() { nodes_.emplace_back().kind = CapturedNode::Kind::fence; }
 
+
+void NodeList::insert_barrier_before_last() {
+  StoredNode barrier;
+  barrier.kind = CapturedNode::Kind::barrier;
+  nodes_.push_back(nodes_.back());
+  nodes_[nodes_.size() - 2] = barrier;
+}
+
 Status NodeList::append_copy(const NodeList& other, std::uint32_t i) {
   const StoredNode& n = other.nodes_[i];
   if (n.kind != CapturedNode::Kind::dispatch) {
@@ -352,6 +362,18 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
   if (ranges_.size() != before) n.opaque = false;
   n.n_ranges += static_cast<std::uint32_t>(ranges_.size() - before);
   return {};
+}
+
+void NodeList::drop_barriers() noexcept {
+  std::erase_if(nodes_,
+                [](const StoredNode& n) { return n.kind == CapturedNode::Kind::barrier; });
+}
+
+void NodeList::permute(std::span<const std::uint32_t> order) {
+  std::vector<StoredNode> next;
+  next.reserve(order.size());
+  for (const std::uint32_t i : order) next.push_back(nodes_[i]);
+  nodes_ = std::move(next);
 }
 
 Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
@@ -416,6 +438,15 @@ PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
   if (!region.is_scratch()) return PhysicalRange{region.physical, r.lo, r.hi, r.write};
   const ScratchTable::Item& item = tables_[region.table]->items[region.item];
   return PhysicalRange{item.block->region(), item.offset + r.lo, item.offset + r.hi, r.write};
+}
+
+bool NodeList::shares_memory(const View& a, const View& b) const noexcept {
+  const auto begin = [&](const View& v) {
+    return v.offset +
+           ((v.buffer.slot & scratch_slot_bit) == 0 ? locals_[v.buffer.slot].base : 0);
+  };
+  return region_of(a) == region_of(b) && begin(a) < begin(b) + b.bytes &&
+         begin(b) < begin(a) + a.bytes;
 }
 
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }

@@ -73,11 +73,15 @@ class NodeList {
                 std::span<const MemRange> pending_reads, std::span<const MemRange> pending_writes);
   void append_barrier();
   void append_fence();
+  void insert_barrier_before_last();
   // Node i of another list of the same device.
   Status append_copy(const NodeList& other, std::uint32_t i);
   Status append_node(const CapturedNode& node);
   Status annotate_last(std::span<const MemRange> reads, std::span<const MemRange> writes);
   void clear() noexcept;
+  void drop_barriers() noexcept;
+  // Keeps the nodes named, in that order; the others (barriers) go.
+  void permute(std::span<const std::uint32_t> order);
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(nodes_.size()); }
   const StoredNode& node(std::uint32_t i) const noexcept { return nodes_[i]; }
@@ -111,6 +115,9 @@ class NodeList {
 
   void add_table(std::shared_ptr<ScratchTable> table);
   void discard(const MemRange& range);
+  std::span<const MemRange> discarded() const noexcept { return discarded_; }
+  // Whether two views of one region overlap: also two imports of the same host memory.
+  bool shares_memory(const View& a, const View& b) const noexcept;
   // True when nobody sees these bytes after the pass.
   bool is_dead_after(const View& view) const noexcept;
 
@@ -127,14 +134,14 @@ class NodeList {
 
   // Takes over the references to the buffers: the list's users keep them from now on.
   std::vector<BufferId> take_retained() noexcept;
-  std::vector<BufferId> share_retained() const;
+  // Buffers of imported host memory, which share one region.
+  std::vector<BufferId> imported() const;
 
   std::size_t dispatch_count() const noexcept { return dispatches_; }
   std::size_t barrier_count() const noexcept { return nodes_.size() - dispatches_; }
   std::size_t unannotated_count() const noexcept;
 
  private:
-  friend class FuseEditor;
   struct Local {
     std::uint32_t generation = 0;
     std::uint32_t region = 0;

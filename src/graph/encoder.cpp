@@ -1,0 +1,325 @@
+#include "onepass/encoder.h"
+
+#include <chrono>
+
+#include "core/guarded.h"
+#include "graph/encoder_state.h"
+#include "graph/pass.h"
+#include "graph/validate.h"
+#include "onepass/graph.h"
+
+namespace onepass {
+
+EncoderState::~EncoderState() {
+  if (open) device->close_command_buffer();
+}
+
+Status EncoderState::status() const {
+  if (misused.load(std::memory_order_relaxed)) return two_threads_error();
+  if (error) return *error;
+  return {};
+}
+
+// A command buffer is taken with the first command, not with the encoder.
+Status EncoderState::open_list() {
+  if (!direct) direct = std::make_unique<NodeList>(device);
+  if (!open) {
+    ONEPASS_TRY(device->open_command_buffer());
+    open = true;
+  }
+  if (scratch) direct->add_table(scratch);
+  return {};
+}
+
+NodeList& EncoderState::capture_list() {
+  if (scratch) capture->add_table(scratch);
+  return *capture;
+}
+
+void EncoderState::issue_barrier(bool is_fence) {
+  const bool timed = device->options().time_barriers;
+  const auto begin = timed ? std::chrono::steady_clock::now()
+                           : std::chrono::steady_clock::time_point{};
+  is_fence ? direct->append_fence() : direct->append_barrier();
+  tracker.reset();
+  device->counters.barriers.fetch_add(1, std::memory_order_relaxed);
+  if (timed) {
+    const auto ns = std::chrono::steady_clock::now() - begin;
+    device->counters.barrier_ns.fetch_add(
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(ns).count()),
+        std::memory_order_relaxed);
+  }
+}
+
+// The last node of the direct list was appended; a barrier that it needs goes in front of it.
+Status EncoderState::add_direct(bool check, bool opaque, bool& barrier) {
+  const std::uint32_t i = direct->size() - 1;
+  const auto ranges = direct->ranges(i);
+  barrier = false;
+  if (check) {
+    barrier = !tracker.empty() && (opaque || tracker.is_opaque() || tracker.conflicts(ranges));
+    if (barrier) direct->insert_barrier_before_last();
+    device->counters.barriers.fetch_add(barrier ? 1u : 0u, std::memory_order_relaxed);
+    if (barrier) tracker.reset();
+  }
+  if (opaque) {
+    tracker.add_opaque();
+  } else {
+    tracker.add(direct->ranges(direct->size() - 1));
+  }
+  return {};
+}
+
+void EncoderState::encode(const Dispatch& d) noexcept {
+  if (!usable()) return;
+  try {
+    device->counters.dispatches.fetch_add(1, std::memory_order_relaxed);
+    const std::optional<CapturedOpKind> kind = std::exchange(pending_kind, std::nullopt);
+    Status ok;
+    if (capture) {
+      ok = capture_list().append(d, kind, pending_reads, pending_writes);
+    } else {
+      ok = open_list();
+      if (ok) ok = direct->append(d, kind, pending_reads, pending_writes);
+      if (ok) {
+        bool barrier = false;
+        ok = add_direct(automatic(), false, barrier);
+        if (automatic()) {
+          auto& count = barrier ? device->counters.automatic_barriers
+                                : device->counters.elided_barriers;
+          count.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+    }
+    pending_reads.clear();
+    pending_writes.clear();
+    if (!ok) fail(std::move(ok).error());
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory(d.file, d.line));
+  }
+}
+
+void EncoderState::memory_barrier() noexcept {
+  if (!usable()) return;
+  try {
+    if (capture) {
+      capture->append_barrier();
+    } else if (direct && direct->dispatch_count() > 0) {
+      issue_barrier(false);
+    }
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory());
+  }
+}
+
+void EncoderState::fence() noexcept {
+  if (!usable()) return;
+  try {
+    if (capture) {
+      capture->append_fence();
+    } else if (direct && direct->dispatch_count() > 0) {
+      issue_barrier(true);
+    }
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory());
+  }
+}
+
+void EncoderState::start_capture() noexcept {
+  try {
+    capture = std::make_unique<NodeList>(device);
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory());
+  }
+}
+
+std::optional<ComputeGraph> EncoderState::take_capture() {
+  if (!capture) return std::nullopt;
+  return ComputeGraph(std::move(capture));
+}
+
+void EncoderState::set_pending(std::span<const MemRange> reads,
+                               std::span<const MemRange> writes) noexcept {
+  try {
+    pending_reads.assign(reads.begin(), reads.end());
+    pending_writes.assign(writes.begin(), writes.end());
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory());
+  }
+}
+
+void EncoderState::annotate_last(std::span<const MemRange> reads,
+                                 std::span<const MemRange> writes) noexcept {
+  if (!capture || !usable()) return;
+  try {
+    if (Status ok = capture->annotate_last(reads, writes); !ok) fail(std::move(ok).error());
+  } catch (const std::bad_alloc&) {
+    fail(host_out_of_memory());
+  }
+}
+
+Result<bool> EncoderState::replay(const NodeList& list, std::uint32_t node, bool check) {
+  ONEPASS_TRY(status());
+  ONEPASS_TRY(open_list());
+  ONEPASS_TRY(direct->append_copy(list, node));
+  bool barrier = false;
+  ONEPASS_TRY(add_direct(check, list.node(node).opaque, barrier));
+  pending_kind.reset();
+  device->counters.replayed_dispatches.fetch_add(1, std::memory_order_relaxed);
+  return barrier;
+}
+
+Result<bool> EncoderState::replay_barrier() {
+  ONEPASS_TRY(status());
+  if (!direct || direct->dispatch_count() == 0) return false;
+  issue_barrier(false);
+  return true;
+}
+
+Result<Submission> EncoderState::commit(std::string_view label) {
+  ONEPASS_TRY(status());
+  if (capture) {
+    return onepass::fail(ErrorCode::invalid_state,
+                         "commit: the encoder is capturing; take_capture first");
+  }
+  ONEPASS_TRY(open_list());
+  const bool check = automatic() && !device->options().serial;
+  ONEPASS_ASSIGN(graph::GroupedPass built, graph::build_grouped(*direct, check));
+  if (device->options().retain == Retain::submission) {
+    built.pass->retained = direct->take_retained();
+  } else {
+    built.pass->watched = direct->take_retained();
+    for (const BufferId id : built.pass->watched) device->release(id);
+  }
+  Result<Submission> submitted = device->submit(built.pass, {}, label, true);
+  direct->clear();
+  tracker.reset();
+  if (!submitted) {
+    device->close_command_buffer();
+    open = false;
+    return submitted;
+  }
+  open = false;
+  committed_barriers = built.barriers;
+  committed_groups = built.group_sizes;
+  last = *submitted;
+  return submitted;
+}
+
+Status EncoderState::validate() const {
+  const NodeList* list = capture ? capture.get() : direct.get();
+  if (list == nullptr) return {};
+  static const KernelRow any{};
+  Recording r;
+  r.range_offsets.push_back(0);
+  std::uint32_t level = 0;
+  const auto close_level = [&] {
+    if (r.launches.empty() || r.launches.back().level != level) return;
+    ++level;
+  };
+  for (std::uint32_t i = 0; i < list->size(); ++i) {
+    const StoredNode& n = list->node(i);
+    if (!list->is_dispatch(i) || n.opaque) close_level();
+    if (!list->is_dispatch(i)) continue;
+    if (r.launches.empty() || r.launches.back().level != level) {
+      r.level_offsets.push_back(static_cast<std::uint32_t>(r.launches.size()));
+    }
+    RecordedLaunch& l = r.launches.emplace_back();
+    l.kernel = &any;
+    l.index = i;
+    l.level = level;
+    l.label = n.label ? n.label : dispatch_name(*device, n.op, n.kernel);
+    for (const graph::Range& range : list->ranges(i)) {
+      r.ranges.push_back(PhysicalRange{range.region, range.lo, range.hi, range.write});
+    }
+    r.range_offsets.push_back(static_cast<std::uint32_t>(r.ranges.size()));
+    if (n.opaque) close_level();
+  }
+  r.level_offsets.push_back(static_cast<std::uint32_t>(r.launches.size()));
+  return graph::validate(r, ExecutionModel::levels);
+}
+
+CommandEncoder::CommandEncoder(const Device& device) {
+  try {
+    state_ = std::make_unique<EncoderState>(device.state().shared_from_this());
+  } catch (const std::bad_alloc&) {
+    // Every call says so.
+  }
+}
+CommandEncoder::CommandEncoder(CommandEncoder&&) noexcept = default;
+CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
+CommandEncoder::~CommandEncoder() = default;
+
+
+
+Status CommandEncoder::status() const {
+  const Entered in(state_.get());
+  return in ? state_->status() : Status(in.error());
+}
+
+void CommandEncoder::encode(const Dispatch& dispatch) {
+  if (const Entered in(state_.get()); in) state_->encode(dispatch);
+}
+
+void CommandEncoder::memory_barrier() {
+  if (const Entered in(state_.get()); in) state_->memory_barrier();
+}
+
+void CommandEncoder::fence() {
+  if (const Entered in(state_.get()); in) state_->fence();
+}
+
+std::size_t CommandEncoder::mem_ranges_len() const { return state_ ? state_->tracker.size() : 0; }
+
+void CommandEncoder::start_capture() {
+  if (const Entered in(state_.get()); in) state_->start_capture();
+}
+
+bool CommandEncoder::is_capturing() const { return state_ && state_->capture; }
+
+std::optional<ComputeGraph> CommandEncoder::take_capture() {
+  const Entered in(state_.get());
+  return in ? state_->take_capture() : std::nullopt;
+}
+
+void CommandEncoder::set_op_kind(CapturedOpKind kind) {
+  if (const Entered in(state_.get()); in) state_->pending_kind = kind;
+}
+
+void CommandEncoder::set_pending_buffer_ranges(std::span<const MemRange> reads,
+                                               std::span<const MemRange> writes) {
+  if (const Entered in(state_.get()); in) state_->set_pending(reads, writes);
+}
+
+void CommandEncoder::annotate_last_dispatch_if_missing(std::span<const MemRange> reads,
+                                                       std::span<const MemRange> writes) {
+  if (const Entered in(state_.get()); in) state_->annotate_last(reads, writes);
+}
+
+Result<Submission> CommandEncoder::commit(std::string_view label) {
+  const Entered in(state_.get());
+  if (!in) return in.error();
+  return guarded([&] { return state_->commit(label); });
+}
+
+Status CommandEncoder::commit_and_wait(std::string_view label) {
+  ONEPASS_ASSIGN(const Submission submission, commit(label));
+  return submission.wait();
+}
+
+Status CommandEncoder::wait_until_completed() {
+  const Entered in(state_.get());
+  if (!in) return in.error();
+  if (!state_->last) {
+    return fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
+  }
+  return state_->last.wait();
+}
+
+Status CommandEncoder::validate() const {
+  const Entered in(state_.get());
+  if (!in) return in.error();
+  return guarded([&] { return state_->validate(); });
+}
+
+}  // namespace onepass

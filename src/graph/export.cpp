@@ -1,0 +1,152 @@
+// Pictures and dumps of graphs and plans.
+#include <string>
+
+#include "graph/hazards.h"
+#include "graph/nodes.h"
+#include "graph/plan_state.h"
+#include "onepass/graph.h"
+#include "onepass/plan.h"
+
+namespace onepass {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      constexpr const char* hex = "0123456789abcdef";
+      out += "\\u00";
+      out += hex[static_cast<unsigned char>(c) >> 4];
+      out += hex[static_cast<unsigned char>(c) & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string num(std::uint64_t n) { return std::to_string(n); }
+
+// One node of either picture.
+struct Drawn {
+  std::string name;
+  bool fence = false;
+  std::uint32_t level = 0;
+};
+
+std::string dot(const std::vector<Drawn>& nodes, const auto& preds_of) {
+  std::string out = "digraph onepass {\n  rankdir=TB;\n  node [shape=box, fontname=\"sans\"];\n";
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    out += "  n" + num(i) + " [label=" +
+           quoted(nodes[i].fence ? "fence" : num(i) + " " + nodes[i].name) +
+           (nodes[i].fence ? ", shape=point" : "") + "];\n";
+  }
+  std::size_t i = 0;
+  while (i < nodes.size()) {  // dispatches of one level stand side by side
+    std::string rank;
+    const std::uint32_t level = nodes[i].level;
+    for (; i < nodes.size() && nodes[i].level == level; ++i) {
+      if (!nodes[i].fence) rank += " n" + num(i) + ";";
+    }
+    out += "  { rank=same;" + rank + " }\n";
+  }
+  for (std::size_t v = 0; v < nodes.size(); ++v) {
+    for (const std::uint32_t u : preds_of(v)) out += "  n" + num(u) + " -> n" + num(v) + ";\n";
+  }
+  return out + "}\n";
+}
+
+}  // namespace
+
+std::string ComputeGraph::to_dot() const {
+  if (!list_) return "digraph onepass {\n}\n";
+  const NodeList::ProgramStorage storage = list_->program();
+  graph::HazardWorkspace workspace;
+  graph::Dag dag;
+  graph::dependencies(storage.view(), workspace, dag);
+  std::vector<Drawn> nodes;
+  for (std::uint32_t i = 0; i < dag.size(); ++i) {
+    const StoredNode& n = list_->node(storage.nodes[i]);
+    nodes.push_back({n.label ? n.label : dispatch_name(list_->device(), n.op, n.kernel),
+                     n.kind == CapturedNode::Kind::fence, dag.level[i]});
+  }
+  return dot(nodes, [&](std::size_t v) { return dag.preds_of(static_cast<std::uint32_t>(v)); });
+}
+
+std::string ComputeGraph::to_json() const {
+  const GraphStats s = stats();
+  std::string out = "{\"dispatches\":" + num(s.dispatches) + ",\"barriers\":" + num(s.barriers) +
+                    ",\"fences\":" + num(s.fences) + ",\"levels\":" + num(s.levels) +
+                    ",\"edges\":" + num(s.edges) + ",\"nodes\":[";
+  for (std::uint32_t i = 0; i < len(); ++i) {
+    const StoredNode& n = list_->node(i);
+    if (i != 0) out += ',';
+    if (n.kind != CapturedNode::Kind::dispatch) {
+      out += n.kind == CapturedNode::Kind::fence ? "{\"kind\":\"fence\"}" : "{\"kind\":\"barrier\"}";
+      continue;
+    }
+    out += "{\"kind\":\"dispatch\",\"op\":" +
+           quoted(dispatch_name(list_->device(), n.op, n.kernel)) +
+           ",\"op_kind\":" + quoted(name(n.op_kind));
+    if (n.label) out += ",\"label\":" + quoted(n.label);
+    for (const bool write : {false, true}) {
+      out += write ? "],\"writes\":[" : ",\"reads\":[";
+      bool first = true;
+      for (const graph::Range& r : list_->ranges(i)) {
+        if (r.write != write) continue;
+        out += std::string(first ? "" : ",") + "[" + num(r.region) + "," + num(r.lo) + "," +
+               num(r.hi) + "]";
+        first = false;
+      }
+    }
+    out += "]}";
+  }
+  return out + "]}\n";
+}
+
+std::string Plan::to_dot() const {
+  if (!state_) return "digraph onepass {\n}\n";
+  const Recording& r = state_->pass->recording;
+  std::vector<Drawn> nodes;
+  for (const RecordedLaunch& l : r.launches) {
+    nodes.push_back({l.label ? l.label : l.is_fence() ? "" : l.kernel->name, l.is_fence(), l.level});
+  }
+  return dot(nodes, [&](std::size_t v) {
+    return std::span(r.preds).subspan(r.pred_offsets[v], r.pred_offsets[v + 1] - r.pred_offsets[v]);
+  });
+}
+
+std::string Plan::to_json() const {
+  const PlanReport& p = report();
+  std::string out = "{\"dispatches\":" + num(p.dispatches) + ",\"barriers\":" + num(p.barriers) +
+                    ",\"levels\":" + num(p.levels) + ",\"longest_path\":" + num(p.longest_path) +
+                    ",\"edges\":" + num(p.edges) + ",\"hazard_edges\":" + num(p.hazard_edges) +
+                    ",\"fences\":" + num(p.fences) + ",\"arena_bytes\":" + num(p.arena_bytes) +
+                    ",\"scratch_bytes\":" + num(p.scratch_bytes) + ",\"fused\":{";
+  for (std::size_t i = 0; i < p.fused.rules.size(); ++i) {
+    out += std::string(i ? "," : "") + quoted(p.fused.rules[i].name) + ":" +
+           num(p.fused.rules[i].count);
+  }
+  out += "},\"launches\":[";
+  if (state_) {
+    const Recording& r = state_->pass->recording;
+    for (std::size_t i = 0; i < r.launches.size(); ++i) {
+      const RecordedLaunch& l = r.launches[i];
+      out += std::string(i ? "," : "") + "{\"kernel\":" +
+             quoted(l.is_fence() ? "fence" : l.kernel->name) + ",\"level\":" + num(l.level);
+      if (l.label) out += ",\"label\":" + quoted(l.label);
+      out += ",\"tiles\":" + num(l.launch.tiles) + ",\"bytes\":" + num(l.launch.bytes_moved) +
+             ",\"preds\":[";
+      for (std::uint32_t e = r.pred_offsets[i]; e < r.pred_offsets[i + 1]; ++e) {
+        out += std::string(e == r.pred_offsets[i] ? "" : ",") + num(r.preds[e]);
+      }
+      out += "]}";
+    }
+  }
+  return out + "]}\n";
+}
+
+}  // namespace onepass

@@ -1,0 +1,38 @@
+// What Plan shares, and how it is compiled.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/device_state.h"
+#include "graph/nodes.h"
+#include "onepass/plan.h"
+
+namespace onepass {
+
+class PlanState {
+ public:
+  Result<Submission> submit(const StepValues* values);
+
+  std::shared_ptr<DeviceState> device;
+  std::shared_ptr<RecordedPass> pass;
+  PlanReport report;
+  const StepState* step = nullptr;
+  std::mutex step_mutex;              // guards step_bytes
+  std::vector<std::byte> step_bytes;  // as the device will hold them
+};
+
+namespace graph {
+
+// fuse, lower, hazards, levels, memory, physical check, validate, record. `arena` is the
+// executor's, grown where it is too small.
+Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
+                                           const PlanOptions& options,
+                                           std::shared_ptr<ArenaBlock>& arena);
+
+// Places the list's scratch before it is cut into command buffers.
+Status place_scratch_of(const NodeList& list, bool alias);
+
+}  // namespace graph
+}  // namespace onepass

@@ -1,0 +1,423 @@
+#include "onepass/session.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/guarded.h"
+#include "graph/plan_state.h"
+#include "graph/session_state.h"
+
+namespace onepass {
+namespace {
+
+std::uint64_t ns_between(std::chrono::steady_clock::time_point a,
+                         std::chrono::steady_clock::time_point b) {
+  const auto ns = std::chrono::nanoseconds(b - a).count();
+  return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
+}
+
+Error ended_error() {
+  return make_error(ErrorCode::invalid_state, "the session has ended");
+}
+
+}  // namespace
+
+SessionState::SessionState(std::shared_ptr<ExecutorState> e, bool recorded)
+    : executor(std::move(e)), encoder(Device(executor->device)), recording(recorded),
+      scratch(ScratchTable::create()) {
+  if (EncoderState* s = encoder.live_state(); s != nullptr) {
+    s->scratch = scratch;
+    if (recorded) s->start_capture();
+  }
+}
+
+void SessionState::close_group() noexcept {
+  if (in_group == 0) return;
+  ++bins[std::min<std::uint32_t>(in_group, 8) - 1];
+  ++groups;
+  in_group = 0;
+}
+
+// Ranges for the session's own tracker: imported host memory is one region, by address.
+bool SessionState::to_ranges(std::span<const View> views, bool write,
+                             std::vector<graph::Range>& out, std::vector<MemRange>& as_given) {
+  for (const View& v : views) {
+    as_given.push_back(MemRange::of(v));
+    if (v.bytes == 0) continue;
+    std::uint32_t region = v.buffer.slot;
+    std::uint64_t lo = v.offset;
+    if ((region & scratch_slot_bit) == 0) {
+      DeviceState& d = *executor->device;
+      if (!d.retain(v.buffer)) {
+        encoder.live_state()->fail(
+            make_error(ErrorCode::stale, "barrier_between: a buffer was freed"));
+        return false;
+      }
+      const BufferFacts facts = d.facts(v.buffer);
+      d.release(v.buffer);
+      if (facts.region == 0) region = ~scratch_slot_bit;
+      lo += facts.region_base;
+    }
+    out.push_back(graph::Range{lo, lo + v.bytes, region, write});
+  }
+  return true;
+}
+
+GraphSession::GraphSession(std::unique_ptr<SessionState> state) noexcept
+    : state_(std::move(state)) {}
+GraphSession::GraphSession(GraphSession&&) noexcept = default;
+GraphSession& GraphSession::operator=(GraphSession&&) noexcept = default;
+GraphSession::~GraphSession() = default;
+
+EncoderState* GraphSession::encoder_state() const noexcept {
+  return state_ && !state_->ended ? state_->encoder.live_state() : nullptr;
+}
+
+Status GraphSession::status() const {
+  if (!state_) return host_out_of_memory();
+  if (state_->ended) return ended_error();
+  return state_->encoder.status();
+}
+
+bool GraphSession::is_recording() const { return state_ && state_->encoder.is_capturing(); }
+CommandEncoder& GraphSession::encoder() { return state_->encoder; }
+Device GraphSession::device() const { return Device(state_->executor->device); }
+
+void GraphSession::encode(const Dispatch& dispatch) {
+  EncoderState* e = encoder_state();
+  if (const Entered in(e); in) {
+    if (dispatch.label != nullptr || state_->label == nullptr) {
+      e->encode(dispatch);
+    } else {
+      Dispatch labelled = dispatch;
+      labelled.label = state_->label;
+      e->encode(labelled);
+    }
+  }
+}
+
+void GraphSession::fail(Error error) {
+  EncoderState* e = encoder_state();
+  if (const Entered in(e); in) e->fail(std::move(error));
+}
+
+Tensor GraphSession::scratch(DType dtype, Shape shape) {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return {};
+  const auto bytes = storage_bytes(dtype, shape.elements());
+  if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
+    e->fail(make_error(ErrorCode::invalid_argument,
+                       std::string("scratch: no tensor of ") + std::to_string(shape.elements()) +
+                           " elements of " + name(dtype)));
+    return {};
+  }
+  try {
+    auto& items = state_->scratch->items;
+    if (items.size() >= scratch_slot_bit - 1) {
+      e->fail(make_error(ErrorCode::limit, "scratch: too many tensors"));
+      return {};
+    }
+    items.push_back({*bytes, nullptr, 0});
+    const BufferId id{scratch_slot_bit | static_cast<std::uint32_t>(items.size() - 1),
+                      state_->scratch->tag};
+    return Tensor{View{id, 0, *bytes}, dtype, shape};
+  } catch (const std::bad_alloc&) {
+    e->fail(host_out_of_memory());
+    return {};
+  }
+}
+
+void GraphSession::discard(const View& view) {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  try {
+    state_->discarded.push_back(MemRange::of(view));
+  } catch (const std::bad_alloc&) {
+    e->fail(host_out_of_memory());
+  }
+}
+
+const char* GraphSession::intern(std::string_view label) {
+  if (!state_) return nullptr;
+  try {
+    const std::lock_guard lock(state_->executor->mutex);
+    auto& labels = state_->executor->labels;
+    const auto it = labels.find(label);
+    return (it != labels.end() ? it : labels.emplace(label).first)->c_str();
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // an unlabelled dispatch is the lesser loss
+  }
+}
+
+void GraphSession::set_label(std::string_view label) {
+  if (state_) state_->label = label.empty() ? nullptr : intern(label);
+}
+
+void GraphSession::barrier() {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  state_->close_group();
+  state_->tracker.reset();
+  ++state_->barriers;
+  e->fence();
+}
+
+void GraphSession::barrier_between(std::span<const View> reads, std::span<const View> writes) {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  const bool timed = e->device->options().profile != Profile::none;
+  const auto begin = timed ? std::chrono::steady_clock::now()
+                           : std::chrono::steady_clock::time_point{};
+  try {
+    std::vector<graph::Range> ranges;
+    std::vector<MemRange> r, w;
+    if (!state_->to_ranges(reads, false, ranges, r) || !state_->to_ranges(writes, true, ranges, w)) {
+      return;
+    }
+    e->set_pending(r, w);
+    if (state_->tracker.conflicts(ranges)) {
+      state_->close_group();
+      state_->tracker.reset();
+      ++state_->barriers;
+      // A direct encoder with automatic barriers places its own where the ranges demand it.
+      if (e->capture || !e->automatic()) e->memory_barrier();
+    }
+    ++state_->in_group;
+    ++state_->checked;
+    state_->tracker.add(ranges);
+  } catch (const std::bad_alloc&) {
+    e->fail(host_out_of_memory());
+  }
+  if (timed) state_->tracker_ns += ns_between(begin, std::chrono::steady_clock::now());
+}
+
+void GraphSession::track_dispatch(std::span<const View> reads, std::span<const View> writes) {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  try {
+    std::vector<graph::Range> ranges;
+    std::vector<MemRange> r, w;
+    if (!state_->to_ranges(reads, false, ranges, r) || !state_->to_ranges(writes, true, ranges, w)) {
+      return;
+    }
+    e->annotate_last(r, w);
+    state_->tracker.add(ranges);
+  } catch (const std::bad_alloc&) {
+    e->fail(host_out_of_memory());
+  }
+}
+
+std::uint32_t GraphSession::barrier_count() const { return state_ ? state_->barriers : 0; }
+std::uint64_t GraphSession::tracker_overhead_ns() const { return state_ ? state_->tracker_ns : 0; }
+
+GroupStats GraphSession::group_stats() const {
+  GroupStats g;
+  if (!state_) return g;
+  g.dispatches = state_->checked;
+  g.barriers = state_->barriers;
+  g.groups = state_->groups;
+  g.bins = state_->bins;
+  if (state_->in_group > 0) {
+    ++g.groups;
+    ++g.bins[std::min<std::uint32_t>(state_->in_group, 8) - 1];
+  }
+  g.ratio = g.groups == 0 ? 0.0 : static_cast<double>(g.dispatches) / g.groups;
+  return g;
+}
+
+std::string GroupStats::to_string() const {
+  char text[160];
+  std::snprintf(text, sizeof text, "dispatches %u, barriers %u, groups %u, ratio %.2f", dispatches,
+                barriers, groups, ratio);
+  std::string out = text;
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    if (bins[i] == 0) continue;
+    std::snprintf(text, sizeof text, "%s %zu%s: %u", out.find("bins") == std::string::npos ? ", bins" : ",",
+                  i + 1, i == 7 ? "+" : "", bins[i]);
+    out += text;
+  }
+  return out;
+}
+
+// Submissions of one finish, their times and their errors.
+namespace {
+
+struct Submitted {
+  Submission first, second;
+
+  Status wait() const {
+    Status a = first ? first.wait() : Status{};
+    Status b = second ? second.wait() : Status{};
+    if (a || b) return a ? b : a;
+    Error both = std::move(a).error();
+    both.message += "; and " + b.error().message;
+    return both;
+  }
+};
+
+}  // namespace
+
+Result<FinishReport> GraphSession::finish(const FinishOptions& options) {
+  if (!state_) return host_out_of_memory();
+  return guarded([&]() -> Result<FinishReport> {
+    if (state_->ended) return ended_error();
+    const std::unique_ptr<SessionState> session = std::move(state_);
+    return finish_session(*session, options);
+  });
+}
+
+Result<FinishReport> GraphSession::finish_session(SessionState& session,
+                                                  const FinishOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  FinishReport report;
+  CommandEncoder& encoder = session.encoder;
+  ONEPASS_TRY(encoder.status());
+  if (options.command_buffers < 1 || options.command_buffers > 2) {
+    return onepass::fail(ErrorCode::invalid_argument,
+                         "finish: " + std::to_string(options.command_buffers) +
+                             " command buffers, expected 1 or 2");
+  }
+  const Clock::time_point begin =
+      options.begin == Clock::time_point{} ? session.begin : options.begin;
+  const Device device(session.executor->device);
+  std::optional<ComputeGraph> graph = encoder.take_capture();
+  Submitted submitted;
+  std::optional<CommandEncoder> second;
+  Clock::time_point first_submit, mark = Clock::now();
+  const auto lap = [&mark] {
+    const Clock::time_point now = Clock::now();
+    return ns_between(std::exchange(mark, now), now);
+  };
+  const auto commit = [&](CommandEncoder& e, Submission& out, std::size_t part) -> Status {
+    if (part == 0) first_submit = Clock::now();
+    ONEPASS_ASSIGN(out, e.commit(options.label));
+    ++report.submissions;
+    const EncoderState& s = *e.live_state();
+    report.barriers[part] = s.committed_barriers;
+    for (std::size_t i = 0; i < 8; ++i) report.group_sizes[i] += s.committed_groups[i];
+    return {};
+  };
+  if (!graph || graph->is_empty()) {
+    ONEPASS_TRY(commit(encoder, submitted.first, 0));
+    if (!graph) report.barriers = {};
+  } else {
+    for (const MemRange& d : session.discarded) graph->list().discard(d);
+    report.unannotated = static_cast<std::uint32_t>(graph->unannotated_dispatch_count());
+    if (options.fuse) {
+      ONEPASS_ASSIGN(report.fused, graph->fuse(device, options.close_fusions));
+      report.fuse_ns = lap();
+    }
+    bool recomputed = options.barriers == BarrierSource::recomputed || report.fused.count > 0;
+    if (options.reorder) {
+      ONEPASS_ASSIGN(const ReorderReport moved, graph->reorder(options.policy));
+      report.moved = moved.moved;
+      report.reorder_ns = lap();
+      recomputed = true;
+    } else if (recomputed) {
+      graph->list().drop_barriers();
+    }
+    report.dispatches = static_cast<std::uint32_t>(graph->dispatch_count());
+    ONEPASS_TRY(graph::place_scratch_of(graph->list(), true));
+    const auto end = static_cast<std::uint32_t>(graph->len());
+    const std::uint32_t split =
+        options.command_buffers == 2
+            ? graph->split_index(options.first_min, options.first_percent)
+            : end;
+    ONEPASS_TRY(graph->encode_range(encoder, 0, split, recomputed));
+    report.record_ns = lap();
+    ONEPASS_TRY(commit(encoder, submitted.first, 0));
+    if (split < end) {
+      lap();
+      second.emplace(device);
+      // Whatever happens to the second part, the first one is running and is waited for.
+      const Status rest = [&]() -> Status {
+        ONEPASS_TRY(graph->encode_range(*second, split, end, recomputed));
+        report.overlap_ns = lap();
+        return commit(*second, submitted.second, 1);
+      }();
+      if (!rest) {
+        const Status earlier = submitted.first.wait();
+        Error e = rest.error();
+        if (!earlier) e.message += "; and " + earlier.error().message;
+        return e;
+      }
+    }
+  }
+  report.submission = submitted.second ? submitted.second : submitted.first;
+  if (begin < first_submit) report.encode_ns = ns_between(begin, first_submit);
+  const bool timed = device.options().profile == Profile::dispatches;
+  report.samples = timed ? report.dispatches : 0;
+  if (options.wait) {
+    ONEPASS_TRY(submitted.wait());
+    report.wait_ns = ns_between(first_submit, Clock::now());
+    for (const Submission* s : {&submitted.first, &submitted.second}) {
+      if (*s) {
+        ONEPASS_ASSIGN(const std::uint64_t ns, s->gpu_time_ns());
+        report.gpu_ns += ns;
+      }
+    }
+  }
+  return report;
+}
+
+Result<Plan> GraphSession::compile(const PlanOptions& options) {
+  if (!state_) return host_out_of_memory();
+  return guarded([&]() -> Result<Plan> {
+    if (state_->ended) return ended_error();
+    const std::unique_ptr<SessionState> session = std::move(state_);
+    ONEPASS_TRY(session->encoder.status());
+    std::optional<ComputeGraph> graph = session->encoder.take_capture();
+    if (!graph) {
+      return onepass::fail(ErrorCode::invalid_state, "compile: the session is not recorded");
+    }
+    for (const MemRange& d : session->discarded) graph->list().discard(d);
+    const std::lock_guard lock(session->executor->mutex);
+    ONEPASS_ASSIGN(std::shared_ptr<PlanState> plan,
+                   graph::compile(graph->take_list(), options, session->executor->arena));
+    return Plan(std::move(plan));
+  });
+}
+
+Result<Submission> GraphSession::commit(std::string_view label) {
+  FinishOptions options;
+  options.fuse = options.reorder = options.wait = false;
+  options.barriers = BarrierSource::recorded;
+  options.label = label;
+  ONEPASS_ASSIGN(FinishReport report, finish(options));
+  return std::move(report.submission);
+}
+
+GraphExecutor::GraphExecutor(Device device) {
+  try {
+    state_ = std::make_shared<ExecutorState>(device.state().shared_from_this());
+  } catch (const std::bad_alloc&) {
+    // begin() gives sessions that say so.
+  }
+}
+
+namespace {
+
+std::unique_ptr<SessionState> make_session(const std::shared_ptr<ExecutorState>& executor,
+                                           bool recorded) {
+  if (!executor) return nullptr;
+  try {
+    return std::make_unique<SessionState>(executor, recorded);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+GraphSession GraphExecutor::begin() const { return GraphSession(make_session(state_, false)); }
+GraphSession GraphExecutor::begin_recorded() const {
+  return GraphSession(make_session(state_, true));
+}
+Device GraphExecutor::device() const { return Device(state_->device); }
+
+}  // namespace onepass

@@ -1,0 +1,49 @@
+// What GraphExecutor and GraphSession share.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "graph/encoder_state.h"
+#include "graph/nodes.h"
+#include "onepass/session.h"
+
+namespace onepass {
+
+class ExecutorState {
+ public:
+  explicit ExecutorState(std::shared_ptr<DeviceState> d) : device(std::move(d)) {}
+
+  std::shared_ptr<DeviceState> device;
+  std::mutex mutex;
+  std::shared_ptr<ArenaBlock> arena;            // of plans; under mutex
+  std::set<std::string, std::less<>> labels;    // under mutex
+};
+
+class SessionState {
+ public:
+  SessionState(std::shared_ptr<ExecutorState> e, bool recorded);
+
+  std::shared_ptr<ExecutorState> executor;
+  CommandEncoder encoder;
+  bool recording;
+  bool ended = false;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  std::shared_ptr<ScratchTable> scratch;
+  std::vector<MemRange> discarded;
+  const char* label = nullptr;
+
+  graph::GroupTracker tracker;  // of barrier_between
+  std::uint32_t barriers = 0, checked = 0, groups = 0, in_group = 0;
+  std::array<std::uint32_t, 8> bins{};
+  std::uint64_t tracker_ns = 0;
+
+  void close_group() noexcept;
+  bool to_ranges(std::span<const View> views, bool write, std::vector<graph::Range>& out,
+                 std::vector<MemRange>& as_given);
+};
+
+}  // namespace onepass
