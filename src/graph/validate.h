@@ -15,14 +15,16 @@ struct Violation {
 };
 
 // Every unordered conflicting pair, at most `limit` of them. `model` says which order the backend
-// keeps: levels, the edges handed over, or the order of the list.
+// keeps: levels, the edges handed over, or the order of the list. The first one is the pair that
+// stands closest together; where a single edge is missing, it is that edge. A malformed recording
+// gives one violation of a launch with itself.
 std::vector<Violation> find_violations(const Recording& recording, ExecutionModel model,
                                        std::size_t limit = 1);
 
 // Names both launches, the hazard and the bytes.
 std::string describe(const Recording& recording, const Violation& violation);
 
-// Ok, or `internal` with the first violation's description.
+// Ok, or `internal` with the first violation's description or what is malformed.
 Status validate(const Recording& recording, ExecutionModel model);
 
 }  // namespace onepass::graph
