@@ -18,28 +18,41 @@ OP_FN float op_expm1_small(float r) {
   return r + r * r * p;
 }
 
+// t = n ln 2 + r with an integer n and |r| <= 0.35, for |t| < 2^14.
+struct OpReduced {
+  float n;
+  float r;
+};
+OP_FN OpReduced op_reduce_exp(float t) {
+  OpReduced x;
+  // Adding 1.5 * 2^23 rounds to an integer.
+  x.n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;
+  // ln 2 in two parts; the first has 15 bits, so that its product with n is exact.
+  x.r = (t - x.n * 0.693145752f) - x.n * 1.42860677e-6f;
+  return x;
+}
+
 // Within 2 ulp; subnormal results included, overflow gives infinity.
 OP_FN float op_exp(float x) {
   float t = x < 89.0f ? x : 89.0f;
   t = t > -104.0f ? t : -104.0f;
-  // Adding 1.5 * 2^23 rounds to an integer.
-  float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f;
-  // ln 2 in two parts; the first has 15 bits, so that its product with n is exact.
-  float r = (t - n * 0.693145752f) - n * 1.42860677e-6f;
-  op_i32 e = op_to_int(n);
+  OpReduced q = op_reduce_exp(t);
+  op_i32 e = op_to_int(q.n);
   // 2^e in two factors: each is a normal number for -150 <= e <= 129.
-  op_i32 half = e >> 1;
-  float a = op_from_bits(op_u32(half + 127) << 23);
-  float b = op_from_bits(op_u32(e - half + 127) << 23);
-  float y = (1.0f + op_expm1_small(r)) * a * b;
+  op_i32 low = e >> 1;
+  float a = op_from_bits(op_u32(low + 127) << 23);
+  float b = op_from_bits(op_u32(e - low + 127) << 23);
+  float y = (1.0f + op_expm1_small(q.r)) * a * b;
   return x != x ? x : y;
 }
 
+// (e^2x - 1) / (e^2x + 1), with e^2x - 1 computed without cancellation. Within 4 ulp.
 OP_FN float op_tanh(float x) {
   float a = x < 0.0f ? -x : x;
-  float small = op_expm1_small(a < 0.17f ? 2.0f * a : 0.0f);
-  float large = op_exp(2.0f * (a < 10.0f ? a : 10.0f));
-  float y = a < 0.17f ? small / (small + 2.0f) : 1.0f - 2.0f / (large + 1.0f);
+  OpReduced q = op_reduce_exp(2.0f * (a < 10.0f ? a : 10.0f));
+  float power = op_from_bits(op_u32(op_to_int(q.n) + 127) << 23);
+  float m = (power - 1.0f) + power * op_expm1_small(q.r);
+  float y = m / (m + 2.0f);
   y = x < 0.0f ? -y : y;
   return x != x ? x : y;
 }
