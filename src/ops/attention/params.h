@@ -1,0 +1,26 @@
+#ifndef ONEPASS_OPS_ATTENTION_PARAMS_H_
+#define ONEPASS_OPS_ATTENTION_PARAMS_H_
+
+#include "ops/shared/lang.h"
+
+OP_BEGIN_NAMESPACE
+
+struct AttentionParams {
+  op_u32 rows;
+  op_u32 heads;
+  op_u32 kv_heads;
+  op_u32 head_dim;
+  op_u32 slots;
+  op_u32 capacity;
+  op_u32 has_step;
+  op_u32 kv_len;  // without a step
+  op_u32 causal;
+  op_u32 window;  // 0: all keys
+  float scale;
+  float softcap;    // 0: none
+  op_u32 v_is_f16;  // else f32
+};
+
+OP_END_NAMESPACE
+
+#endif  // ONEPASS_OPS_ATTENTION_PARAMS_H_

@@ -1,0 +1,136 @@
+#include "ops/checks.h"
+
+#include <limits>
+#include <optional>
+
+#include "ops/launch.h"
+
+namespace onepass::ops {
+namespace {
+
+std::string type_names(std::uint32_t set) {
+  std::string text;
+  for (unsigned i = 0; i < static_cast<unsigned>(DType::count_); ++i) {
+    if ((set >> i & 1u) == 0) continue;
+    if (!text.empty()) text += (set >> i) == 1u ? " or " : ", ";
+    text += name(static_cast<DType>(i));
+  }
+  return text;
+}
+
+// Bytes at which an element or block of the type may start.
+std::uint64_t alignment(DType type) noexcept {
+  const DTypeInfo& t = info(type);
+  return t.block_elements > 1 ? 2 : t.block_bytes;
+}
+
+}  // namespace
+
+void Checks::append(std::string& text, const Shape& part) {
+  text += '[';
+  for (std::size_t i = 0; i < part.rank; ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(part[i]);
+  }
+  text += ']';
+}
+
+View Checks::tensor(const char* what, const Tensor& t, std::uint32_t type_set) noexcept {
+  if (!t) {
+    fail(ErrorCode::invalid_argument, what, " is missing");
+    return {};
+  }
+  if (t.dtype >= DType::count_ || (type_set >> static_cast<unsigned>(t.dtype) & 1u) == 0) {
+    const char* got = t.dtype < DType::count_ ? name(t.dtype) : "no dtype";
+    std::string expected;
+    try {
+      expected = type_names(type_set);
+    } catch (const std::bad_alloc&) {
+    }
+    fail(ErrorCode::unsupported, what, " is ", got, ", expected ", expected);
+    return {};
+  }
+  if (t.shape.rank == 0 || t.shape.rank > 4) {
+    fail(ErrorCode::invalid_argument, what, " has ", t.shape.rank, " dimensions, expected 1 to 4");
+    return {};
+  }
+  std::uint64_t rows = 1;
+  for (std::size_t i = 0; i < t.shape.rank; ++i) {
+    if (t.shape[i] == 0) {
+      fail(ErrorCode::invalid_argument, what, " is empty: ", t.shape);
+      return {};
+    }
+    if (i + 1 < t.shape.rank) rows = product({rows, t.shape[i]});
+  }
+  const std::uint32_t block = info(t.dtype).block_elements;
+  if (t.shape.last() % block != 0) {
+    fail(ErrorCode::invalid_argument, what, " has rows of ", t.shape.last(), " elements, ",
+         name(t.dtype), " needs a multiple of ", block);
+    return {};
+  }
+  const std::uint64_t need = matrix_bytes(t.dtype, rows, t.shape.last());
+  if (t.view.bytes < need) {
+    fail(ErrorCode::invalid_argument, what, " ", t.shape, " of ", name(t.dtype), " needs ", need,
+         " bytes, its view has ", t.view.bytes);
+    return {};
+  }
+  if (t.view.offset % alignment(t.dtype) != 0) {
+    fail(ErrorCode::invalid_argument, what, " starts at byte ", t.view.offset, ", ", name(t.dtype),
+         " needs a multiple of ", alignment(t.dtype));
+    return {};
+  }
+  return View{t.view.buffer, t.view.offset, need};
+}
+
+View Checks::memory(const char* what, const View& view, std::uint64_t need, bool whole) noexcept {
+  if (!view.buffer) {
+    fail(ErrorCode::invalid_argument, what, " is missing");
+    return {};
+  }
+  if (view.bytes < need || view.offset % 4 != 0) {
+    fail(ErrorCode::invalid_argument, what, " has ", view.bytes, " bytes at byte ", view.offset,
+         ", expected at least ", need, " at a multiple of 4");
+    return {};
+  }
+  return View{view.buffer, view.offset, whole ? view.bytes : need};
+}
+
+View Checks::step(const char* what, const View& view) noexcept {
+  return memory(what, view, StepState::size_bytes(1, 1), true);
+}
+
+void Checks::same_type(const char* a_what, const Tensor& a, const char* b_what,
+                       const Tensor& b) noexcept {
+  if (failed_ || a.dtype == b.dtype) return;
+  fail(ErrorCode::invalid_argument, a_what, " is ", name(a.dtype), ", ", b_what, " is ",
+       name(b.dtype));
+}
+
+void Checks::same_shape(const char* a_what, const Tensor& a, const char* b_what,
+                        const Tensor& b) noexcept {
+  require(a.shape == b.shape, a_what, " is ", a.shape, ", ", b_what, " is ", b.shape);
+}
+
+void Checks::rank(const char* what, const Tensor& t, std::uint32_t expected) noexcept {
+  require(t.shape.rank == expected, what, " has ", t.shape.rank, " dimensions, expected ",
+          expected);
+}
+
+void Checks::disjoint(const View& out, const char* in_what, const View& in) noexcept {
+  require(failed_ || !overlap(out, in), "out overlaps ", in_what);
+}
+
+void Checks::disjoint_or_same(const View& out, const char* in_what, const View& in) noexcept {
+  require(failed_ || out == in || !overlap(out, in), "out overlaps ", in_what,
+          " without being the same memory");
+}
+
+std::uint32_t Checks::u32(const char* what, std::uint64_t count) noexcept {
+  if (count > std::numeric_limits<std::uint32_t>::max()) {
+    fail(ErrorCode::unsupported, what, " is ", count, ", at most ",
+         std::numeric_limits<std::uint32_t>::max());
+  }
+  return static_cast<std::uint32_t>(count);
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,32 @@
+// Rows of the families' kernel tables.
+#pragma once
+
+#include "core/backend.h"
+
+namespace onepass::ops {
+
+constexpr CapturedOpKind captured_kind(Op op) noexcept {
+  switch (op) {
+#define OP(name, Params, slots, kind, captured) \
+  case Op::name:                                \
+    return CapturedOpKind::captured;
+#include "onepass/tables/ops.def"
+#undef OP
+    default:
+      return CapturedOpKind::other;
+  }
+}
+
+constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn launch,
+                            CpuKernelFn cpu) noexcept {
+  KernelRow row;
+  row.op = op;
+  row.format = format;
+  row.name = name;
+  row.launch = launch;
+  row.cpu = cpu;
+  row.kind = captured_kind(op);
+  return row;
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,21 @@
+#include "ops/kv_cache/launch.h"
+
+#include "onepass/step_state.h"
+#include "ops/kv_cache/params.h"
+#include "ops/launch.h"
+
+namespace onepass::ops {
+
+Status launch_kv_store(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const KvStoreParams p = d.params_as<KvStoreParams>();
+  const std::uint64_t rows = product({p.rows, p.kv_heads});
+  const std::uint64_t x = matrix_bytes(DType::f32, rows, p.head_dim);
+  const std::uint64_t cache =
+      matrix_bytes(d.format, product({p.slots, p.kv_heads, p.capacity}), p.head_dim);
+  ONEPASS_TRY(expect_views(d, {x, StepState::size_bytes(1, 1), cache}));
+  launch.tiles = tiles_for(p.rows, product({p.kv_heads, p.head_dim}));
+  launch.bytes_moved = x + matrix_bytes(d.format, rows, p.head_dim);
+  return {};
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,60 @@
+#include "ops/launch.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace onepass::ops {
+
+std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
+  constexpr std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t p = 1;
+  for (std::uint64_t f : factors) {
+    if (f == 0) return 0;
+    p = p > top / f ? top : p * f;
+  }
+  return p;
+}
+
+std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) noexcept {
+  const std::optional<std::uint64_t> row = storage_bytes(type, cols);
+  return row ? product({rows, *row}) : std::numeric_limits<std::uint64_t>::max();
+}
+
+std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexcept {
+  constexpr std::uint64_t tile_elements = 16384, max_tiles = 4096;
+  const std::uint64_t wanted = product({units, unit_elements}) / tile_elements;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::min({units, wanted, max_tiles}), 1, max_tiles));
+}
+
+Status expect_views(const Dispatch& d, std::initializer_list<std::uint64_t> needs) {
+  const char* op = info(d.op).name;
+  if (d.n_views != needs.size()) {
+    return fail(ErrorCode::invalid_argument,
+                std::string(op) + ": " + std::to_string(d.n_views) + " views, expected " +
+                    std::to_string(needs.size()),
+                d.file, d.line);
+  }
+  std::size_t i = 0;
+  for (std::uint64_t need : needs) {
+    if (d.views[i].bytes < need) {
+      return fail(ErrorCode::invalid_argument,
+                  std::string(op) + ": view " + std::to_string(i) + " has " +
+                      std::to_string(d.views[i].bytes) + " bytes, its params need " +
+                      std::to_string(need),
+                  d.file, d.line);
+    }
+    ++i;
+  }
+  return {};
+}
+
+std::uint64_t view_bytes(const Dispatch& d) noexcept {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < d.n_views && i < max_views; ++i) sum += d.views[i].bytes;
+  return sum;
+}
+
+}  // namespace onepass::ops

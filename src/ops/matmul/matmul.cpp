@@ -1,0 +1,107 @@
+#include "onepass/ops.h"
+#include "ops/checks.h"
+#include "ops/matmul/params.h"
+
+namespace onepass::ops {
+
+void matmul(GraphSession& s, const Matmul& a, Here here) {
+  Checks c(s, "matmul", here);
+  const View x = c.tensor("x", a.x, types(DType::f32));
+  const View weight = c.tensor("weight", a.weight, weight_types);
+  const View out = c.tensor("out", a.out, types(DType::f32));
+  c.rank("weight", a.weight, 2);
+  const std::uint32_t n = a.weight.shape[0], k = a.weight.shape[1];
+  c.require(a.x.shape.last() == k, "weight is ", a.weight.shape, ", x has ", a.x.shape.last(),
+            " columns");
+  c.require(a.out.shape.last() == n, "weight is ", a.weight.shape, ", out has ", a.out.shape.last(),
+            " columns");
+  c.require(c.failed() || a.x.shape.rows() == a.out.shape.rows(), "x is ", a.x.shape, ", out is ",
+            a.out.shape);
+  c.disjoint(out, "x", x);
+  c.disjoint(out, "weight", weight);
+  const std::uint32_t m = c.u32("the number of rows", c.failed() ? 0 : a.x.shape.rows());
+  if (c.failed()) return;
+
+  Dispatch d = dispatch(Op::matmul, a.weight.dtype, here);
+  d.set_params(MatmulParams{m, n, k});
+  d.bind(x);
+  d.bind(weight);
+  d.bind(out);
+  s.encode(d);
+}
+
+void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here) {
+  Checks c(s, "matmul_affine", here);
+  const View x = c.tensor("x", a.x, types(DType::f32));
+  const View weight = c.tensor("weight", a.weight, types(DType::u32));
+  const View scales = c.tensor("scales", a.scales, row_types);
+  const View biases = c.tensor("biases", a.biases, row_types);
+  const View out = c.tensor("out", a.out, types(DType::f32));
+  c.same_type("scales", a.scales, "biases", a.biases);
+  c.same_shape("scales", a.scales, "biases", a.biases);
+  c.rank("weight", a.weight, 2);
+  c.rank("scales", a.scales, 2);
+  c.require(a.bits == 2 || a.bits == 3 || a.bits == 4 || a.bits == 6 || a.bits == 8, "bits is ",
+            a.bits, ", expected 2, 3, 4, 6 or 8");
+  c.require(a.group_size == 32 || a.group_size == 64 || a.group_size == 128, "group_size is ",
+            a.group_size, ", expected 32, 64 or 128");
+  if (c.failed()) return;
+  const std::uint32_t n = a.weight.shape[0], k = a.x.shape.last();
+  c.require(k % a.group_size == 0, "x has ", k, " columns, expected a multiple of group_size ",
+            a.group_size);
+  c.require(a.weight.shape[1] == std::uint64_t{k} * a.bits / 32, "weight has ", a.weight.shape[1],
+            " words per row, ", k, " values of ", a.bits, " bits need ",
+            std::uint64_t{k} * a.bits / 32);
+  c.require(a.scales.shape[0] == n && a.scales.shape[1] == k / a.group_size, "scales is ",
+            a.scales.shape, ", expected ", Shape{n, k / a.group_size});
+  c.require(a.out.shape.last() == n && a.out.shape.rows() == a.x.shape.rows(), "x is ", a.x.shape,
+            ", weight has ", n, " rows, out is ", a.out.shape);
+  c.disjoint(out, "x", x);
+  c.disjoint(out, "weight", weight);
+  c.disjoint(out, "scales", scales);
+  c.disjoint(out, "biases", biases);
+  const std::uint32_t m = c.u32("the number of rows", a.x.shape.rows());
+  if (c.failed()) return;
+
+  Dispatch d = dispatch(Op::matmul_affine, a.scales.dtype, here);
+  d.set_params(MatmulAffineParams{m, n, k, a.bits, a.group_size});
+  d.bind(x);
+  d.bind(weight);
+  d.bind(scales);
+  d.bind(biases);
+  d.bind(out);
+  s.encode(d);
+}
+
+void matmul_id(GraphSession& s, const MatmulId& a, Here here) {
+  Checks c(s, "matmul_id", here);
+  const View x = c.tensor("x", a.x, types(DType::f32));
+  const View weight = c.tensor("weight", a.weight, weight_types);
+  const View ids = c.tensor("ids", a.ids, types(DType::u32));
+  const View out = c.tensor("out", a.out, types(DType::f32));
+  c.rank("x", a.x, 2);
+  c.rank("weight", a.weight, 3);
+  c.rank("ids", a.ids, 2);
+  c.rank("out", a.out, 3);
+  if (c.failed()) return;
+  const std::uint32_t tokens = a.x.shape[0], k = a.x.shape[1], used = a.ids.shape[1];
+  const std::uint32_t experts = a.weight.shape[0], n = a.weight.shape[1];
+  c.require(a.weight.shape[2] == k, "weight is ", a.weight.shape, ", x has ", k, " columns");
+  c.require(a.ids.shape[0] == tokens, "ids is ", a.ids.shape, ", x has ", tokens, " rows");
+  c.require(a.out.shape == Shape{tokens, used, n}, "out is ", a.out.shape, ", expected ",
+            Shape{tokens, used, n});
+  c.disjoint(out, "x", x);
+  c.disjoint(out, "weight", weight);
+  c.disjoint(out, "ids", ids);
+  if (c.failed()) return;
+
+  Dispatch d = dispatch(Op::matmul_id, a.weight.dtype, here);
+  d.set_params(MatmulIdParams{tokens, used, experts, n, k});
+  d.bind(x);
+  d.bind(weight);
+  d.bind(ids);
+  d.bind(out);
+  s.encode(d);
+}
+
+}  // namespace onepass::ops

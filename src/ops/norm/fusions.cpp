@@ -1,0 +1,37 @@
+#include "ops/norm/fusions.h"
+
+#include "ops/elementwise/params.h"
+#include "ops/launch.h"
+#include "ops/norm/params.h"
+
+namespace onepass::ops {
+namespace {
+
+bool overlap(const View& a, const View& b) noexcept {
+  return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+}  // namespace
+
+bool fuse_rms_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  if (first.format != second.format || first.n_views != 3 || second.n_views != 3) return false;
+  const RmsNormParams norm = first.params_as<RmsNormParams>();
+  const ElementwiseParams mul = second.params_as<ElementwiseParams>();
+  if (join(mul.n_lo, mul.n_hi) != product({norm.rows, norm.dim})) return false;
+
+  const View& normed = first.views[2];
+  const bool is_left = second.views[0] == normed, is_right = second.views[1] == normed;
+  if (is_left == is_right) return false;
+  const View& scale = second.views[is_left ? 1 : 0];
+  const View& out = second.views[2];
+  // Unfused, the product may overwrite parts of x or the weight that nobody reads any more.
+  if (overlap(out, first.views[1]) || overlap(scale, normed)) return false;
+  if (overlap(out, first.views[0]) && out != first.views[0]) return false;
+  if (overlap(out, scale) && out != scale) return false;
+
+  fused.format = first.format;
+  fused.set_params(norm);
+  return true;
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,12 @@
+// CPU kernels of this family, for the backend's table.
+#pragma once
+
+#include <span>
+
+#include "core/backend.h"
+
+namespace onepass::ops {
+
+std::span<const KernelRow> softmax_cpu_kernels() noexcept;
+
+}  // namespace onepass::ops

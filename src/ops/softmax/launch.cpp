@@ -1,0 +1,18 @@
+#include "ops/softmax/launch.h"
+
+#include "ops/launch.h"
+#include "ops/softmax/params.h"
+
+namespace onepass::ops {
+
+Status launch_softmax(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const SoftmaxParams p = d.params_as<SoftmaxParams>();
+  const std::uint64_t bytes = matrix_bytes(d.format, p.rows, p.cols);
+  ONEPASS_TRY(expect_views(d, {bytes, bytes}));
+  launch.tiles = tiles_for(p.rows, p.cols);
+  launch.bytes_moved = view_bytes(d);
+  launch.flops = product({p.rows, p.cols, 20});
+  return {};
+}
+
+}  // namespace onepass::ops

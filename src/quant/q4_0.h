@@ -1,0 +1,47 @@
+// q4_0: 32 values as 4-bit numbers around 8 with one f16 scale.
+#ifndef ONEPASS_QUANT_Q4_0_H_
+#define ONEPASS_QUANT_Q4_0_H_
+
+#include "ops/shared/scalar.h"
+
+namespace onepass::quant {
+
+struct BlockQ4_0 {
+  static constexpr int elements = 32;
+  std::uint16_t d;      // f16
+  std::uint8_t qs[16];  // byte j: element j in the low bits, j + 16 in the high ones
+};
+static_assert(sizeof(BlockQ4_0) == 18);
+
+OP_FN void dequantize(const BlockQ4_0& block, float* out) {
+  const float d = ops::op_f16_to_f32(block.d);
+  for (int j = 0; j < 16; ++j) {
+    out[j] = static_cast<float>((block.qs[j] & 15) - 8) * d;
+    out[j + 16] = static_cast<float>((block.qs[j] >> 4) - 8) * d;
+  }
+}
+
+// The element of largest magnitude becomes -8, so that the whole range is used.
+OP_FN void quantize(const float* x, BlockQ4_0& block) {
+  float extreme = 0.0f;
+  for (int i = 0; i < 32; ++i) {
+    const float a = x[i] < 0.0f ? -x[i] : x[i];
+    if (a > (extreme < 0.0f ? -extreme : extreme)) extreme = x[i];
+  }
+  const float d = extreme / -8.0f;
+  const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
+  for (int j = 0; j < 16; ++j) {
+    int q[2];
+    for (int h = 0; h < 2; ++h) {
+      float t = x[j + 16 * h] * inverse + 8.5f;
+      t = t > 0.0f ? t : 0.0f;  // also what is not a number
+      q[h] = t < 15.0f ? static_cast<int>(t) : 15;
+    }
+    block.qs[j] = static_cast<std::uint8_t>(q[0] | (q[1] << 4));
+  }
+}
+
+}  // namespace onepass::quant
+
+#endif  // ONEPASS_QUANT_Q4_0_H_

@@ -1,0 +1,164 @@
+#include "kernel_harness.h"
+#include "ops/elementwise/params.h"
+#include "ops/norm/fusions.h"
+#include "ops/norm/params.h"
+
+namespace onepass::test {
+namespace {
+
+constexpr DType row_dtypes[] = {DType::f32, DType::f16, DType::bf16};
+
+std::vector<double> reference(const std::vector<double>& x, const std::vector<double>& weight,
+                              std::size_t dim, double eps) {
+  std::vector<double> y(x.size());
+  for (std::size_t r = 0; r < x.size(); r += dim) {
+    double squares = 0;
+    for (std::size_t i = 0; i < dim; ++i) squares += x[r + i] * x[r + i];
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
+    for (std::size_t i = 0; i < dim; ++i) {
+      y[r + i] = x[r + i] * scale * (weight.empty() ? 1.0 : weight[i]);
+    }
+  }
+  return y;
+}
+
+struct Case {
+  std::uint32_t rows, dim;
+};
+constexpr Case cases[] = {{1, 1}, {3, 5}, {2, 64}, {7, 127}, {1, 4096}, {40, 1031}};
+
+TEST(RmsNorm, MatchesDoubleReference) {
+  for (DType type : row_dtypes) {
+    for (bool f32_weight : {true, false}) {
+      for (const Case& c : cases) {
+        const std::size_t n = std::size_t{c.rows} * c.dim;
+        const Stored x = store(type, random_floats(n, 1, 3.0f));
+        const Stored w = store(f32_weight ? DType::f32 : type, random_floats(c.dim, 2));
+        const bool same = f32_weight || type == DType::f32;
+        KernelRun run(Op::rms_norm, type);
+        run.params(ops::RmsNormParams{c.rows, c.dim, 1e-5f, same ? 1u : 0u});
+        run.in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
+        expect_close(decode(type, run, 2), reference(x.values, w.values, c.dim, 1e-5),
+                     2e-6 + store_error(type), 1e-7, std::string("rms_norm ") + name(type));
+      }
+    }
+  }
+}
+
+TEST(RmsNorm, WithoutWeightAndInPlace) {
+  for (DType type : row_dtypes) {
+    for (const Case& c : cases) {
+      const Stored x = store(type, random_floats(std::size_t{c.rows} * c.dim, 3, 0.01f));
+      KernelRun run(Op::rms_norm_no_scale, type);
+      run.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 1});
+      run.in(x.bytes).out(x.bytes.size()).run();
+      expect_close(decode(type, run, 1), reference(x.values, {}, c.dim, 1e-6),
+                   2e-6 + store_error(type), 1e-7, "rms_norm_no_scale");
+
+      KernelRun in_place(Op::rms_norm_no_scale, type);
+      in_place.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 1});
+      in_place.inout(x.bytes).same_as(0).run();
+      EXPECT_EQ(in_place.get<std::byte>(1), run.get<std::byte>(1));
+    }
+  }
+}
+
+TEST(RmsNorm, RowDoesNotDependOnItsNeighbours) {
+  const std::uint32_t dim = 100, rows = 500;
+  const std::vector<float> x = random_floats(std::size_t{rows} * dim, 4);
+  const std::vector<float> w = random_floats(dim, 5);
+  KernelRun all(Op::rms_norm, DType::f32);
+  all.params(ops::RmsNormParams{rows, dim, 1e-5f, 1}).in(x).in(w).out(x.size() * 4).run();
+  ASSERT_GT(all.launch().tiles, 1u);
+  const std::vector<float> y = all.get<float>(2);
+  for (std::uint32_t r : {0u, 1u, 250u, 499u}) {
+    const std::vector<float> row(x.begin() + r * dim, x.begin() + (r + 1) * dim);
+    KernelRun one(Op::rms_norm, DType::f32);
+    one.params(ops::RmsNormParams{1, dim, 1e-5f, 1}).in(row).in(w).out(dim * 4).run();
+    EXPECT_EQ(one.get<float>(2),
+              std::vector<float>(y.begin() + r * dim, y.begin() + (r + 1) * dim));
+  }
+}
+
+TEST(RmsNormMul, SameBitsAsTheTwoOps) {
+  for (DType type : row_dtypes) {
+    for (const Case& c : cases) {
+      const std::size_t n = std::size_t{c.rows} * c.dim;
+      const Stored x = store(type, random_floats(n, 6)), w = store(type, random_floats(c.dim, 7));
+      const Stored scale = store(type, random_floats(n, 8));
+      const ops::RmsNormParams norm{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+      const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f};
+
+      KernelRun first(Op::rms_norm, type);
+      first.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
+      KernelRun second(Op::mul, type);
+      second.params(mul).in(first.get<std::byte>(2)).in(scale.bytes).out(x.bytes.size()).run();
+      KernelRun fused(Op::rms_norm_mul, type);
+      fused.params(norm).in(x.bytes).in(w.bytes).in(scale.bytes).out(x.bytes.size()).run();
+      EXPECT_EQ(fused.get<std::byte>(3), second.get<std::byte>(2)) << name(type) << " " << c.dim;
+    }
+  }
+}
+
+class FuseRmsNormMul : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t rows = 3, dim = 8;
+  static constexpr std::uint64_t bytes = rows * dim * 4;
+
+  FuseRmsNormMul() {
+    first.set_params(ops::RmsNormParams{rows, dim, 1e-5f, 1});
+    for (std::uint32_t b : {0u, 1u, 2u}) first.bind(View{{b, 1}, 0, b == 1 ? dim * 4 : bytes});
+    second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f});
+    for (std::uint32_t b : {2u, 3u, 4u}) second.bind(View{{b, 1}, 0, bytes});
+  }
+  bool fuse() { return ops::fuse_rms_norm_mul(first, second, fused); }
+
+  Dispatch first = make_dispatch(Op::rms_norm), second = make_dispatch(Op::mul);
+  Dispatch fused = make_dispatch(Op::rms_norm_mul, DType::u8);
+};
+
+TEST_F(FuseRmsNormMul, TakesParamsAndFormatOfTheNorm) {
+  ASSERT_TRUE(fuse());
+  EXPECT_EQ(fused.format, DType::f32);
+  EXPECT_EQ(fused.params_bytes, sizeof(ops::RmsNormParams));
+  EXPECT_EQ(fused.params_as<ops::RmsNormParams>().dim, dim);
+  std::swap(second.views[0], second.views[1]);
+  EXPECT_TRUE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesOtherCounts) {
+  second.set_params(ops::ElementwiseParams{rows * dim - 1, 0, 0.0f});
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesOtherTypes) {
+  second.format = DType::f16;
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesSquares) {
+  second.views[1] = second.views[0];
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesOutputsThatCoverInputs) {
+  second.views[2] = View{{0, 1}, dim * 4, bytes};  // one row further than x
+  EXPECT_FALSE(fuse());
+  second.views[2] = first.views[0];
+  EXPECT_TRUE(fuse());
+  second.views[2] = View{{1, 1}, 0, bytes};  // over the weight
+  EXPECT_FALSE(fuse());
+}
+
+TEST(RmsNorm, LaunchRefusesShortViews) {
+  const std::vector<float> x(8), w(8);
+  KernelRun run(Op::rms_norm, DType::f32);
+  run.params(ops::RmsNormParams{2, 8, 1e-5f, 1}).in(x).in(w).out(64);
+  const Status status = run.launch_status();
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(status.error().message.find("view 0 has 32 bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace onepass::test

@@ -1,0 +1,100 @@
+#include "core/tables.h"
+
+#include <map>
+#include <set>
+
+#include "kernel_harness.h"
+
+namespace onepass::test {
+namespace {
+
+TEST(Tables, EveryOpHasACpuKernel) {
+  for (unsigned i = 0; i < static_cast<unsigned>(Op::count_); ++i) {
+    const auto op = static_cast<Op>(i);
+    bool found = false;
+    for (auto table : kernel_tables()) {
+      for (const KernelRow& row : table) found = found || row.op == op;
+    }
+    EXPECT_TRUE(found) << info(op).name;
+  }
+}
+
+TEST(Tables, KernelRowsAreCompleteAndDistinct) {
+  std::set<std::string> names;
+  std::set<std::pair<Op, DType>> keys;
+  for (auto table : kernel_tables()) {
+    for (const KernelRow& row : table) {
+      EXPECT_TRUE(row.launch != nullptr && row.cpu != nullptr) << row.name;
+      EXPECT_TRUE(names.insert(row.name).second) << row.name;
+      EXPECT_TRUE(keys.insert({row.op, row.format}).second) << row.name;
+      EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
+      EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
+    }
+  }
+}
+
+TEST(Tables, UnknownOpsAndTypesHaveHarmlessRows) {
+  EXPECT_EQ(info(Op::custom).n_slots, 0);
+  EXPECT_EQ(info(Op::custom).params_bytes, 0);
+  EXPECT_EQ(info(DType::count_).ggml_id, -1);
+  EXPECT_FALSE(storage_bytes(DType::count_, 1).has_value());
+}
+
+TEST(Tables, TypesByNameAndNumber) {
+  for (int i = 0; i < static_cast<int>(DType::count_); ++i) {
+    const auto type = static_cast<DType>(i);
+    EXPECT_EQ(dtype_from_name(name(type)), type);
+    if (info(type).ggml_id >= 0) {
+      EXPECT_EQ(dtype_from_ggml_id(static_cast<std::uint32_t>(info(type).ggml_id)), type);
+    }
+  }
+  EXPECT_FALSE(dtype_from_name("q4").has_value());
+  EXPECT_FALSE(dtype_from_ggml_id(17).has_value());
+  EXPECT_FALSE(dtype_from_ggml_id(0xffffffffu).has_value());
+}
+
+TEST(Tables, StorageBytes) {
+  EXPECT_EQ(storage_bytes(DType::q8_0, 4096), 4352u);
+  EXPECT_EQ(storage_bytes(DType::q4_0, 64), 36u);
+  EXPECT_FALSE(storage_bytes(DType::q4_0, 33).has_value());
+  EXPECT_FALSE(storage_bytes(DType::f32, ~std::uint64_t{0} / 2).has_value());
+  EXPECT_EQ(storage_bytes(DType::bf16, 0), 0u);
+}
+
+TEST(Tables, WhatMayBeReordered) {
+  for (OpKind kind : {OpKind::matmul, OpKind::matmul_id, OpKind::norm, OpKind::rope,
+                      OpKind::elementwise, OpKind::copy, OpKind::gather}) {
+    EXPECT_TRUE(is_reorderable(kind));
+  }
+  for (OpKind kind : {OpKind::sdpa, OpKind::softmax, OpKind::moe_gate, OpKind::other}) {
+    EXPECT_FALSE(is_reorderable(kind));
+  }
+  const std::map<CapturedOpKind, std::pair<const char*, bool>> kinds = {
+      {CapturedOpKind::rms_norm, {"RmsNorm", true}}, {CapturedOpKind::elem_mul, {"ElemMul", true}},
+      {CapturedOpKind::elem_add, {"ElemAdd", true}}, {CapturedOpKind::sdpa, {"Sdpa", false}},
+      {CapturedOpKind::softmax, {"Softmax", false}}, {CapturedOpKind::other, {"Other", true}},
+  };
+  for (const auto& [kind, want] : kinds) {
+    EXPECT_STREQ(name(kind), want.first);
+    EXPECT_EQ(is_reorderable(kind), want.second) << want.first;
+  }
+}
+
+TEST(Tables, GroupsOfAGrid) {
+  using Counts = std::array<std::uint32_t, 3>;
+  EXPECT_EQ(Grid::threads({100, 1, 65}, {32, 1, 64}).group_counts(), (Counts{4, 1, 2}));
+  EXPECT_EQ(Grid::threads({0xffffffffu, 1, 1}, {2, 1, 1}).group_counts(),
+            (Counts{0x80000000u, 1, 1}));
+  EXPECT_EQ(Grid::groups({100, 1, 65}, {32, 1, 64}).group_counts(), (Counts{100, 1, 65}));
+}
+
+TEST(Tables, FusionOfNormAndMul) {
+  ASSERT_EQ(fusion_rows().size(), 1u);
+  const FusionRow& row = fusion_rows()[0];
+  EXPECT_EQ(row.fused, Op::rms_norm_mul);
+  EXPECT_TRUE(row.exact);
+  EXPECT_NE(row.merge, nullptr);
+}
+
+}  // namespace
+}  // namespace onepass::test
