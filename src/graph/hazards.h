@@ -1,6 +1,8 @@
 // The one hazard rule: read-read is free; RAW, WAR and WAW on overlapping bytes order two nodes.
 #pragma once
 
+#include <cstddef>
+
 #include "graph/program.h"
 
 namespace onepass::graph {
@@ -24,20 +26,26 @@ class HazardWorkspace {
 // nodes.
 void dependencies(const Program& program, HazardWorkspace& workspace, Dag& out);
 
-// Tracks the group of dispatches since the last barrier: would this one conflict with it?
+// Tracks the bytes of the dispatches since the last barrier: would this one conflict with them? A
+// dispatch without ranges leaves no trace here; who needs to know whether the group is empty when
+// an opaque dispatch comes counts dispatches.
 class GroupTracker {
  public:
+  // Always true behind an opaque dispatch.
   bool conflicts(std::span<const Range> ranges) const noexcept;
   void add(std::span<const Range> ranges);
   // An opaque dispatch conflicts with everything in the group and everything after it.
   void add_opaque() noexcept { opaque_ = true; }
   bool is_opaque() const noexcept { return opaque_; }
   void reset() noexcept;
-  std::size_t size() const noexcept { return ranges_.size(); }
-  bool empty() const noexcept { return ranges_.empty() && !opaque_; }
+  // Separate stretches of touched bytes, not dispatches.
+  std::size_t size() const noexcept { return touched_.size(); }
+  bool empty() const noexcept { return touched_.empty() && !opaque_; }
 
  private:
-  std::vector<Range> ranges_;  // sorted by region and lo
+  // Unions of ranges: sorted by region and lo, disjoint, never adjacent. written_ is a subset of
+  // touched_.
+  std::vector<Range> touched_, written_;
   bool opaque_ = false;
 };
 

@@ -39,6 +39,11 @@ class Ancestors {
  public:
   Ancestors() = default;
   explicit Ancestors(std::uint32_t n) : words_((n + 63) / 64), bits_(std::size_t{words_} * n) {}
+  // Keeps storage. Rows hold unspecified bits until written.
+  void reset(std::uint32_t n) {
+    words_ = (n + 63) / 64;
+    bits_.resize(std::size_t{words_} * n);
+  }
   bool empty() const noexcept { return bits_.empty(); }
   bool test(std::uint32_t node, std::uint32_t ancestor) const noexcept {
     return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
