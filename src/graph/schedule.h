@@ -19,8 +19,9 @@ std::vector<std::uint32_t> greedy_order(const Program& program,
                                         std::span<const std::uint8_t> movable,
                                         std::uint32_t window = 64);
 
-// Barriers needed to run `order` in groups: positions in front of which a barrier stands. A fence
-// is a barrier unless nothing stands before or after it.
+// Barriers needed to run `order` in groups: positions in front of which a barrier stands, always
+// positions of dispatches, ascending. Fences are a barrier in front of the dispatch that follows
+// them, unless no dispatch stands before them.
 std::vector<std::uint32_t> barrier_positions(const Program& program,
                                              std::span<const std::uint32_t> order);
 

@@ -1,0 +1,108 @@
+#include "graph/schedule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "graph/hazards.h"
+
+namespace onepass::graph {
+
+std::vector<std::uint32_t> level_order(const Program& program, const Dag& dag) {
+  const std::uint32_t n = program.size();
+  // Two slots per level: the fences in front of it, then its dispatches.
+  const auto slot = [&](std::uint32_t node) {
+    return std::size_t{dag.level[node]} * 2 + (program.kinds[node] == NodeKind::fence ? 0 : 1);
+  };
+  std::vector<std::uint32_t> next(std::size_t{dag.n_levels} * 2 + 2, 0);
+  for (std::uint32_t node = 0; node < n; ++node) ++next[slot(node) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<std::uint32_t> order(n);
+  for (std::uint32_t node = 0; node < n; ++node) order[next[slot(node)]++] = node;
+  return order;
+}
+
+std::vector<std::uint32_t> greedy_order(const Program& program,
+                                        std::span<const std::uint8_t> movable,
+                                        std::uint32_t window) {
+  const std::uint32_t n = program.size();
+  const auto stops_scan = [&](std::uint32_t node) {
+    return program.kinds[node] != NodeKind::dispatch ||
+           (node < movable.size() && movable[node] == 0);
+  };
+  std::vector<std::uint32_t> order;
+  order.reserve(n);
+  std::vector<std::uint8_t> placed(n, 0);
+  GroupTracker group, skipped;
+  for (std::uint32_t node = 0; node < n; ++node) {
+    if (placed[node] != 0) continue;
+    const auto ranges = program.ranges_of(node);
+    if (program.kinds[node] != NodeKind::dispatch) {
+      group.reset();
+      order.push_back(node);
+      continue;
+    }
+    if (group.conflicts(ranges)) {
+      skipped.reset();
+      skipped.add(ranges);
+      const std::uint64_t end = std::min(std::uint64_t{node} + window, std::uint64_t{n});
+      for (std::uint32_t later = node + 1; later < end; ++later) {
+        if (placed[later] != 0) continue;
+        if (stops_scan(later)) break;
+        const auto later_ranges = program.ranges_of(later);
+        if (group.conflicts(later_ranges) || skipped.conflicts(later_ranges)) {
+          skipped.add(later_ranges);
+          continue;
+        }
+        group.add(later_ranges);
+        order.push_back(later);
+        placed[later] = 1;
+      }
+      group.reset();
+    }
+    group.add(ranges);
+    order.push_back(node);
+  }
+  return order;
+}
+
+std::vector<std::uint32_t> barrier_positions(const Program& program,
+                                             std::span<const std::uint32_t> order) {
+  std::vector<std::uint32_t> positions;
+  GroupTracker group;
+  bool group_is_empty = true, fence_pending = false;
+  for (std::uint32_t position = 0; position < order.size(); ++position) {
+    const std::uint32_t node = order[position];
+    const NodeKind kind = program.kinds[node];
+    if (kind == NodeKind::fence) {
+      fence_pending = true;
+      continue;
+    }
+    const auto ranges = program.ranges_of(node);
+    const bool closes = fence_pending || kind == NodeKind::opaque || group.conflicts(ranges);
+    if (closes && !group_is_empty) {
+      positions.push_back(position);
+      group.reset();
+    }
+    if (kind == NodeKind::opaque) {
+      group.add_opaque();
+    } else {
+      group.add(ranges);
+    }
+    group_is_empty = false;
+    fence_pending = false;
+  }
+  return positions;
+}
+
+std::uint32_t moved_count(const Program& program, std::span<const std::uint32_t> order) {
+  std::uint32_t moved = 0, recorded = 0;
+  for (const std::uint32_t node : order) {
+    if (program.kinds[node] == NodeKind::fence) continue;
+    while (recorded < program.size() && program.kinds[recorded] == NodeKind::fence) ++recorded;
+    if (recorded++ != node) ++moved;
+  }
+  return moved;
+}
+
+}  // namespace onepass::graph
