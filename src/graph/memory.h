@@ -15,12 +15,13 @@ struct ScratchItem {
 struct Placement {
   std::vector<std::uint64_t> offsets;  // per item, multiples of `alignment`
   std::uint64_t arena_bytes = 0;
-  std::uint64_t unaliased_bytes = 0;  // sum of aligned sizes
+  std::uint64_t unaliased_bytes = 0;  // sum of aligned sizes of the items somebody touches
 };
 
 // Bytes of one item serve another only if every node that touches the first is an ancestor of
 // every node that touches the second, so aliasing adds no edge for any executor. Items nobody
-// touches get no bytes. Without dag.ancestors, or with alias = false, every item has its own bytes.
+// touches get no bytes (offset 0). Without dag.ancestors, or with alias = false, every item has its
+// own bytes. An opaque node may touch any item, so it keeps all of them apart, too.
 Placement place_scratch(const Program& program, const Dag& dag, std::span<const ScratchItem> items,
                         std::uint64_t alignment, bool alias);
 
