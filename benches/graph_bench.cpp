@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../tests/graph/model_programs.h"
+#include "calibration.h"
 #include "graph/hazards.h"
 #include "graph/memory.h"
 #include "graph/schedule.h"
@@ -14,6 +15,8 @@ namespace {
 
 using namespace onepass::graph;  // NOLINT: a benchmark of this namespace
 using onepass::test::ProgramBuilder;
+using onepass_bench::best_of_20;
+using onepass_bench::calibration;
 
 const ProgramBuilder& moe_token() {
   static const ProgramBuilder program = onepass::test::qwen3_moe({.layers = 48}, true);
@@ -45,18 +48,6 @@ const ProgramBuilder& placed_moe_token() {
         moe_token(), place_scratch(moe_token().program(), dag, moe_token().items(), 256, true));
   }();
   return program;
-}
-
-void calibration(benchmark::State& state) {
-  for (auto _ : state) {
-    std::uint64_t x = 88172645463325252u;
-    for (int i = 0; i < 100000; ++i) {
-      x ^= x << 13;
-      x ^= x >> 7;
-      x ^= x << 17;
-    }
-    benchmark::DoNotOptimize(x);
-  }
 }
 
 void run_dependencies(benchmark::State& state, const ProgramBuilder& (*make)()) {
@@ -125,16 +116,6 @@ void run_place_scratch(benchmark::State& state, const ProgramBuilder& (*make)())
 const ProgramBuilder& two_sequences() {
   static const ProgramBuilder program = onepass::test::llama_sequences({.layers = 60}, 2);
   return program;
-}
-
-void best_of_20(benchmark::internal::Benchmark* b) {
-  b->Unit(benchmark::kMicrosecond)
-      ->Repetitions(20)
-      ->ReportAggregatesOnly(true)
-      ->MinTime(0.02)
-      ->ComputeStatistics("best", [](const std::vector<double>& v) {
-        return *std::min_element(v.begin(), v.end());
-      });
 }
 
 BENCHMARK(calibration)->Apply(best_of_20);

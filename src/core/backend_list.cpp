@@ -8,10 +8,9 @@
 namespace onepass {
 namespace {
 
-Result<std::unique_ptr<Backend>> only_index_zero(std::uint32_t index, const char* name,
-                                                 std::unique_ptr<Backend> (*make)(
-                                                     const DeviceOptions&),
-                                                 const DeviceOptions& options) {
+Result<std::unique_ptr<Backend>> only_index_zero(
+    std::uint32_t index, const char* name, std::unique_ptr<Backend> (*make)(const DeviceOptions&),
+    const DeviceOptions& options) {
   if (index != 0) {
     return fail(ErrorCode::not_found, std::string("there is one device '") + name + "'");
   }

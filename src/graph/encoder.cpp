@@ -38,8 +38,8 @@ NodeList& EncoderState::capture_list() {
 
 void EncoderState::issue_barrier(bool is_fence) {
   const bool timed = device->options().time_barriers;
-  const auto begin = timed ? std::chrono::steady_clock::now()
-                           : std::chrono::steady_clock::time_point{};
+  const auto begin =
+      timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
   is_fence ? direct->append_fence() : direct->append_barrier();
   tracker.reset();
   device->counters.barriers.fetch_add(1, std::memory_order_relaxed);
@@ -77,16 +77,21 @@ void EncoderState::encode(const Dispatch& d) noexcept {
     const std::optional<CapturedOpKind> kind = std::exchange(pending_kind, std::nullopt);
     Status ok;
     if (capture) {
-      ok = capture_list().append(d, kind, pending_reads, pending_writes);
+      NodeList& list = capture_list();
+      list.default_label = label;
+      ok = list.append(d, kind, pending_reads, pending_writes);
     } else {
       ok = open_list();
-      if (ok) ok = direct->append(d, kind, pending_reads, pending_writes);
+      if (ok) {
+        direct->default_label = label;
+        ok = direct->append(d, kind, pending_reads, pending_writes);
+      }
       if (ok) {
         bool barrier = false;
         ok = add_direct(automatic(), false, barrier);
         if (automatic()) {
-          auto& count = barrier ? device->counters.automatic_barriers
-                                : device->counters.elided_barriers;
+          auto& count =
+              barrier ? device->counters.automatic_barriers : device->counters.elided_barriers;
           count.fetch_add(1, std::memory_order_relaxed);
         }
       }
@@ -161,6 +166,7 @@ void EncoderState::annotate_last(std::span<const MemRange> reads,
 Result<bool> EncoderState::replay(const NodeList& list, std::uint32_t node, bool check) {
   ONEPASS_TRY(status());
   ONEPASS_TRY(open_list());
+  direct->default_label = nullptr;
   ONEPASS_TRY(direct->append_copy(list, node));
   bool barrier = false;
   ONEPASS_TRY(add_direct(check, list.node(node).opaque, barrier));
@@ -249,8 +255,6 @@ CommandEncoder::CommandEncoder(const Device& device) {
 CommandEncoder::CommandEncoder(CommandEncoder&&) noexcept = default;
 CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
 CommandEncoder::~CommandEncoder() = default;
-
-
 
 Status CommandEncoder::status() const {
   const Entered in(state_.get());

@@ -39,21 +39,20 @@ class EncoderState {
   }
   Status status() const;
   bool usable() const noexcept { return !error && !misused.load(std::memory_order_relaxed); }
-  bool automatic() const noexcept {
-    return device->options().barriers == Barriers::automatic;
-  }
+  bool automatic() const noexcept { return device->options().barriers == Barriers::automatic; }
 
   std::shared_ptr<DeviceState> device;
   std::shared_ptr<ScratchTable> scratch;  // the session's, if any
   std::unique_ptr<NodeList> direct;       // the open command buffer
   std::unique_ptr<NodeList> capture;      // not null: capturing
   graph::GroupTracker tracker;            // of the open command buffer
+  const char* label = nullptr;            // of dispatches that bring none
   std::optional<CapturedOpKind> pending_kind;
   std::vector<MemRange> pending_reads, pending_writes;
   std::optional<Error> error;
-  bool open = false;                      // holds a command buffer of the device
+  bool open = false;  // holds a command buffer of the device
   Submission last;
-  std::uint32_t committed_barriers = 0;   // of the last commit
+  std::uint32_t committed_barriers = 0;  // of the last commit
   std::array<std::uint32_t, 8> committed_groups{};
   std::atomic<bool> busy{false};
   std::atomic<bool> misused{false};
@@ -78,9 +77,7 @@ class Entered {
     if (!ok_ && s != nullptr) s->misused.store(true, std::memory_order_relaxed);
   }
   // Why it is false.
-  Error error() const {
-    return state_ == nullptr ? host_out_of_memory() : two_threads_error();
-  }
+  Error error() const { return state_ == nullptr ? host_out_of_memory() : two_threads_error(); }
   ~Entered() {
     if (ok_) state_->busy.store(false, std::memory_order_release);
   }

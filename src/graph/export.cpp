@@ -40,8 +40,8 @@ struct Drawn {
 std::string dot(const std::vector<Drawn>& nodes, const auto& preds_of) {
   std::string out = "digraph onepass {\n  rankdir=TB;\n  node [shape=box, fontname=\"sans\"];\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    out += "  n" + num(i) + " [label=" +
-           quoted(nodes[i].fence ? "fence" : num(i) + " " + nodes[i].name) +
+    out += "  n" + num(i) +
+           " [label=" + quoted(nodes[i].fence ? "fence" : num(i) + " " + nodes[i].name) +
            (nodes[i].fence ? ", shape=point" : "") + "];\n";
   }
   std::size_t i = 0;
@@ -85,12 +85,13 @@ std::string ComputeGraph::to_json() const {
     const StoredNode& n = list_->node(i);
     if (i != 0) out += ',';
     if (n.kind != CapturedNode::Kind::dispatch) {
-      out += n.kind == CapturedNode::Kind::fence ? "{\"kind\":\"fence\"}" : "{\"kind\":\"barrier\"}";
+      out +=
+          n.kind == CapturedNode::Kind::fence ? "{\"kind\":\"fence\"}" : "{\"kind\":\"barrier\"}";
       continue;
     }
-    out += "{\"kind\":\"dispatch\",\"op\":" +
-           quoted(dispatch_name(list_->device(), n.op, n.kernel)) +
-           ",\"op_kind\":" + quoted(name(n.op_kind));
+    out +=
+        "{\"kind\":\"dispatch\",\"op\":" + quoted(dispatch_name(list_->device(), n.op, n.kernel)) +
+        ",\"op_kind\":" + quoted(name(n.op_kind));
     if (n.label) out += ",\"label\":" + quoted(n.label);
     for (const bool write : {false, true}) {
       out += write ? "],\"writes\":[" : ",\"reads\":[";
@@ -112,7 +113,10 @@ std::string Plan::to_dot() const {
   const Recording& r = state_->pass->recording;
   std::vector<Drawn> nodes;
   for (const RecordedLaunch& l : r.launches) {
-    nodes.push_back({l.label ? l.label : l.is_fence() ? "" : l.kernel->name, l.is_fence(), l.level});
+    nodes.push_back({l.label        ? l.label
+                     : l.is_fence() ? ""
+                                    : l.kernel->name,
+                     l.is_fence(), l.level});
   }
   return dot(nodes, [&](std::size_t v) {
     return std::span(r.preds).subspan(r.pred_offsets[v], r.pred_offsets[v + 1] - r.pred_offsets[v]);
@@ -135,8 +139,9 @@ std::string Plan::to_json() const {
     const Recording& r = state_->pass->recording;
     for (std::size_t i = 0; i < r.launches.size(); ++i) {
       const RecordedLaunch& l = r.launches[i];
-      out += std::string(i ? "," : "") + "{\"kernel\":" +
-             quoted(l.is_fence() ? "fence" : l.kernel->name) + ",\"level\":" + num(l.level);
+      out += std::string(i ? "," : "") +
+             "{\"kernel\":" + quoted(l.is_fence() ? "fence" : l.kernel->name) +
+             ",\"level\":" + num(l.level);
       if (l.label) out += ",\"label\":" + quoted(l.label);
       out += ",\"tiles\":" + num(l.launch.tiles) + ",\"bytes\":" + num(l.launch.bytes_moved) +
              ",\"preds\":[";

@@ -107,8 +107,7 @@ Result<std::uint32_t> ComputeGraph::encode_range(CommandEncoder& encoder, std::u
         ++barriers;
         continue;
       }
-      ONEPASS_ASSIGN(const bool added,
-                     state->replay(*list_, i, recomputed || state->automatic()));
+      ONEPASS_ASSIGN(const bool added, state->replay(*list_, i, recomputed || state->automatic()));
       barriers += added ? 1 : 0;
     }
     return barriers;
@@ -151,9 +150,15 @@ GraphStats ComputeGraph::stats() const {
   if (!list_) return s;
   for (std::uint32_t i = 0; i < list_->size(); ++i) {
     switch (list_->node(i).kind) {
-      case CapturedNode::Kind::dispatch: ++s.dispatches; break;
-      case CapturedNode::Kind::barrier: ++s.barriers; break;
-      case CapturedNode::Kind::fence: ++s.fences; break;
+      case CapturedNode::Kind::dispatch:
+        ++s.dispatches;
+        break;
+      case CapturedNode::Kind::barrier:
+        ++s.barriers;
+        break;
+      case CapturedNode::Kind::fence:
+        ++s.fences;
+        break;
     }
   }
   const NodeList::ProgramStorage storage = list_->program();

@@ -143,22 +143,17 @@ void NodeList::rollback(const Mark& m) noexcept {
   extras_.resize(m.extras);
 }
 
-Status NodeList::check_view(const Dispatch& d, std::size_t i, const Resolved& r) const {
+Error NodeList::view_error(const Dispatch& d, std::size_t i, const Resolved& r) const {
   const View& v = d.views[i];
+  std::string text =
+      std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " + std::to_string(i);
   if (v.offset > r.bytes || v.bytes > r.bytes - v.offset) {
-    return fail(ErrorCode::invalid_argument,
-                std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
-                    std::to_string(i) + " is bytes [" + std::to_string(v.offset) + ", +" +
-                    std::to_string(v.bytes) + ") of a buffer of " + std::to_string(r.bytes),
-                d.file, d.line);
+    text += " is bytes [" + std::to_string(v.offset) + ", +" + std::to_string(v.bytes) +
+            ") of a buffer of " + std::to_string(r.bytes);
+  } else {
+    text += " is written, but its buffer is immutable";
   }
-  if (r.immutable && writes(d.access[i])) {
-    return fail(ErrorCode::invalid_argument,
-                std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
-                    std::to_string(i) + " is written, but its buffer is immutable",
-                d.file, d.line);
-  }
-  return {};
+  return make_error(ErrorCode::invalid_argument, std::move(text), d.file, d.line);
 }
 
 Status NodeList::add_range(const MemRange& m, bool write) {
@@ -221,42 +216,27 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
   const bool passed = slots == nullptr && (!reads_.empty() || !writes_.empty());
   const Mark m = mark();
   try {
-    for (std::size_t i = 0; i < d.n_views; ++i) {
-      const View& v = d.views[i];
-      if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
-      Result<Resolved> r = resolve(v.buffer);
-      Status ok = r ? check_view(d, i, *r)
-                    : Status(fail(r.error().code,
-                                  std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
-                                      std::to_string(i) + ": " + r.error().message,
-                                  d.file, d.line));
-      if (!ok) {
-        rollback(m);
-        return ok;
-      }
-      if (passed || r->immutable || v.bytes == 0) continue;
-      Access a = d.access[i];
-      if (slots != nullptr) {
-        a = slots[i] == 'i' ? Access::read : slots[i] == 'o' ? Access::write : Access::read_write;
-      }
-      if (a == Access::none) continue;
-      const std::uint64_t lo = r->base + v.offset;
-      // A range that is read and written counts once, as a write, which orders at least as much.
-      ranges_.push_back(graph::Range{lo, lo + v.bytes, r->region, writes(a)});
+    if (Status ok = append_ranges(d, slots, passed); !ok) {
+      rollback(m);
+      return ok;
     }
     if (passed) {
-      for (const MemRange& range : reads_) {
-        if (Status ok = add_range(range, false); !ok) {
-          rollback(m);
-          return ok;
+      for (const bool write : {false, true}) {
+        for (const MemRange& range : write ? writes_ : reads_) {
+          if (Status ok = add_range(range, write); !ok) {
+            rollback(m);
+            return ok;
+          }
         }
       }
-      for (const MemRange& range : writes_) {
-        if (Status ok = add_range(range, true); !ok) {
-          rollback(m);
-          return ok;
-        }
-      }
+    }
+    views_.insert(views_.end(), d.views.begin(), d.views.begin() + d.n_views);
+    access_.insert(access_.end(), d.access.begin(), d.access.begin() + d.n_views);
+    params_.resize(m.params + (d.params_bytes + 15u) / 16u);
+    std::memcpy(static_cast<void*>(params_.data() + m.params), d.params.data(), d.params_bytes);
+    if (d.op == Op::custom) {
+      grids_.push_back(d.grid);
+      if (d.extra != nullptr) extras_.push_back(std::make_shared<const DispatchExtra>(*d.extra));
     }
     StoredNode& n = nodes_.emplace_back();
     n.op_kind = kind.value_or(own_kind);
@@ -266,24 +246,14 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     n.params_bytes = d.params_bytes;
     n.kernel = d.kernel;
     n.line = d.line;
-    n.label = d.label;
+    n.label = d.label != nullptr ? d.label : default_label;
     n.file = d.file;
     n.first_view = static_cast<std::uint32_t>(m.views);
     n.first_param = static_cast<std::uint32_t>(m.params);
     n.first_range = static_cast<std::uint32_t>(m.ranges);
     n.n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges);
-    views_.insert(views_.end(), d.views.begin(), d.views.begin() + d.n_views);
-    access_.insert(access_.end(), d.access.begin(), d.access.begin() + d.n_views);
-    params_.resize(m.params + (d.params_bytes + 15u) / 16u);
-    std::memcpy(static_cast<void*>(params_.data() + m.params), d.params.data(), d.params_bytes);
-    if (d.op == Op::custom) {
-      n.grid = static_cast<std::uint32_t>(grids_.size());
-      grids_.push_back(d.grid);
-      if (d.extra != nullptr) {
-        n.extra = static_cast<std::uint32_t>(extras_.size());
-        extras_.push_back(std::make_shared<const DispatchExtra>(*d.extra));
-      }
-    }
+    n.grid = static_cast<std::uint32_t>(m.grids);
+    if (d.op == Op::custom && d.extra != nullptr) n.extra = static_cast<std::uint32_t>(m.extras);
   } catch (...) {
     rollback(m);
     throw;
@@ -292,9 +262,46 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
   return {};
 }
 
+// Ranges of the views, straight from the table of buffers already used by this list.
+Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed) {
+  const std::size_t first = ranges_.size();
+  ranges_.resize(first + d.n_views);
+  graph::Range* out = ranges_.data() + first;
+  for (std::size_t i = 0; i < d.n_views; ++i) {
+    const View& v = d.views[i];
+    Resolved r;
+    if (v.buffer.slot < locals_.size() && v.buffer.generation != 0 &&
+        locals_[v.buffer.slot].generation == v.buffer.generation) {
+      const Local& local = locals_[v.buffer.slot];
+      r = Resolved{local.region, local.base, local.bytes, local.immutable};
+    } else {
+      if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
+      Result<Resolved> resolved = resolve(v.buffer);
+      if (!resolved) {
+        return fail(resolved.error().code,
+                    std::string(dispatch_name(*device_, d.op, d.kernel)) + ": view " +
+                        std::to_string(i) + ": " + resolved.error().message,
+                    d.file, d.line);
+      }
+      r = *resolved;
+    }
+    Access a = d.access[i];
+    if (slots != nullptr) {
+      a = slots[i] == 'i' ? Access::read : slots[i] == 'o' ? Access::write : Access::read_write;
+    }
+    if (v.offset > r.bytes || v.bytes > r.bytes - v.offset || (r.immutable && writes(a))) {
+      return view_error(d, i, r);
+    }
+    if (passed || r.immutable || v.bytes == 0 || a == Access::none) continue;
+    // A range that is read and written counts once, as a write, which orders at least as much.
+    *out++ = graph::Range{r.base + v.offset, r.base + v.offset + v.bytes, r.region, writes(a)};
+  }
+  ranges_.resize(static_cast<std::size_t>(out - ranges_.data()));
+  return {};
+}
+
 void NodeList::append_barrier() { nodes_.emplace_back().kind = CapturedNode::Kind::barrier; }
 void NodeList::append_fence() { nodes_.emplace_back().kind = CapturedNode::Kind::fence; }
-
 
 void NodeList::insert_barrier_before_last() {
   StoredNode barrier;
@@ -365,8 +372,7 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
 }
 
 void NodeList::drop_barriers() noexcept {
-  std::erase_if(nodes_,
-                [](const StoredNode& n) { return n.kind == CapturedNode::Kind::barrier; });
+  std::erase_if(nodes_, [](const StoredNode& n) { return n.kind == CapturedNode::Kind::barrier; });
 }
 
 void NodeList::permute(std::span<const std::uint32_t> order) {
@@ -442,8 +448,7 @@ PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
 
 bool NodeList::shares_memory(const View& a, const View& b) const noexcept {
   const auto begin = [&](const View& v) {
-    return v.offset +
-           ((v.buffer.slot & scratch_slot_bit) == 0 ? locals_[v.buffer.slot].base : 0);
+    return v.offset + ((v.buffer.slot & scratch_slot_bit) == 0 ? locals_[v.buffer.slot].base : 0);
   };
   return region_of(a) == region_of(b) && begin(a) < begin(b) + b.bytes &&
          begin(b) < begin(a) + a.bytes;

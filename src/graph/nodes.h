@@ -58,6 +58,8 @@ class NodeList {
   NodeList(const NodeList&) = delete;
   NodeList& operator=(const NodeList&) = delete;
 
+  const char* default_label = nullptr;  // of dispatches that bring none
+
   // A region: one buffer, all imported host memory, or one scratch tensor.
   struct Region {
     BufferId buffer;             // none for host memory
@@ -150,14 +152,15 @@ class NodeList {
     bool immutable = false;
   };
   struct Resolved {
-    std::uint32_t region;
-    std::uint64_t base, bytes;
-    bool immutable;
+    std::uint32_t region = 0;
+    std::uint64_t base = 0, bytes = 0;
+    bool immutable = false;
   };
   Result<Resolved> resolve(BufferId id);
   Result<Local*> resolve_buffer(BufferId id);
   Status add_range(const MemRange& range, bool write);
-  Status check_view(const Dispatch& d, std::size_t i, const Resolved& r) const;
+  Status append_ranges(const Dispatch& d, const char* slots, bool passed);
+  Error view_error(const Dispatch& d, std::size_t i, const Resolved& r) const;
   struct Mark {
     std::size_t nodes, views, access, params, ranges, grids, extras;
   };

@@ -33,8 +33,7 @@ Status default_launch(const Dispatch& d, Launch& l) {
 
 Status check_launch(const DeviceInfo& device, const NodeList& list, const Dispatch& d,
                     const Launch& l) {
-  const std::uint64_t threads =
-      std::uint64_t{l.group[0]} * l.group[1] * l.group[2];
+  const std::uint64_t threads = std::uint64_t{l.group[0]} * l.group[1] * l.group[2];
   const char* name = dispatch_name(list.device(), d.op, d.kernel);
   if (threads == 0 || threads > device.max_group_threads) {
     return fail(ErrorCode::limit,
@@ -136,8 +135,8 @@ Result<PlacedMemory> place(const NodeList& list, const Lowered& lowered, const D
     owners.push_back(nullptr);
   }
   static const Dag no_dag;
-  const Placement placement =
-      place_scratch(lowered.program(), dag ? *dag : no_dag, items, buffer_alignment, dag != nullptr);
+  const Placement placement = place_scratch(lowered.program(), dag ? *dag : no_dag, items,
+                                            buffer_alignment, dag != nullptr);
   out.arena_bytes = placement.arena_bytes;
   out.unaliased_bytes = placement.unaliased_bytes;
   if (!items.empty()) {
@@ -165,8 +164,8 @@ Result<PlacedMemory> place(const NodeList& list, const Lowered& lowered, const D
   }
   for (const auto& table : list.tables()) {
     for (const ScratchTable::Item& item : table->items) {
-      if (item.block && std::find(out.blocks.begin(), out.blocks.end(), item.block) ==
-                            out.blocks.end()) {
+      if (item.block &&
+          std::find(out.blocks.begin(), out.blocks.end(), item.block) == out.blocks.end()) {
         out.blocks.push_back(item.block);
       }
     }

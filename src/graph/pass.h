@@ -14,16 +14,16 @@ namespace onepass::graph {
 // Launches in program order with their accesses: what lower makes of a list.
 struct Lowered {
   struct Item {
-    std::uint32_t node = 0;            // of the list; fences too
+    std::uint32_t node = 0;             // of the list; fences too
     const KernelRow* kernel = nullptr;  // null: fence
     Launch launch;
-    std::uint32_t scratch = ~0u;       // index of `workspace`
+    std::uint32_t scratch = ~0u;                   // index of `workspace`
     std::uint64_t persistent = ~std::uint64_t{0};  // offset in the persistent block
   };
   std::vector<Item> items;
   std::vector<NodeKind> kinds;
   std::vector<std::uint32_t> range_offsets;
-  std::vector<Range> ranges;           // regions of the list, then one per workspace
+  std::vector<Range> ranges;             // regions of the list, then one per workspace
   std::vector<std::uint64_t> workspace;  // bytes
   std::uint64_t persistent_bytes = 0;
   std::uint32_t n_list_regions = 0;
@@ -42,7 +42,7 @@ Result<Lowered> lower(const NodeList& list, std::span<const std::uint32_t> order
 
 struct PlacedMemory {
   std::vector<std::shared_ptr<ArenaBlock>> blocks;
-  std::vector<BoundView> workspace;        // per Lowered::workspace
+  std::vector<BoundView> workspace;  // per Lowered::workspace
   std::vector<PhysicalRange> workspace_ranges;
   BoundView persistent;
   std::uint64_t persistent_region = 0;

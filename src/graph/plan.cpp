@@ -57,8 +57,8 @@ Status check_closure(const Lowered& lowered, const Dag& dag, const Recording& in
   for (std::uint32_t i = 0; i < dag.size(); ++i) {
     const auto expected = dag.ancestors.row(i);
     if (!std::equal(expected.begin(), expected.end(), physical.ancestors.row(i).begin())) {
-      return fail(ErrorCode::internal, "scratch aliasing changed what dispatch " +
-                                           std::to_string(i) + " depends on");
+      return fail(ErrorCode::internal,
+                  "scratch aliasing changed what dispatch " + std::to_string(i) + " depends on");
     }
   }
   return {};
@@ -111,21 +111,21 @@ Status place_scratch_of(const NodeList& list, bool alias) {
   return {};
 }
 
-Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
-                                           const PlanOptions& options,
+Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanOptions& options,
                                            std::shared_ptr<ArenaBlock>& arena) {
   Stopwatch watch;
   auto plan = std::make_shared<PlanState>();
   PlanReport& report = plan->report;
-  plan->device = list->device_ptr();
+  plan->device = recorded.device_ptr();
   DeviceState& device = *plan->device;
+  Fused fused;
   if (options.fuse) {
-    ONEPASS_ASSIGN(Fused fused, fuse(*list, options.close_fusions));
-    if (fused.list) list = std::move(fused.list);
+    ONEPASS_ASSIGN(fused, fuse(recorded, options.close_fusions));
     report.fused = std::move(fused.report);
   }
+  const NodeList& list = fused.list ? *fused.list : recorded;
   report.fuse_ns = watch.lap_ns();
-  ONEPASS_ASSIGN(const Lowered lowered, lower(*list, all_but_barriers(*list), true));
+  ONEPASS_ASSIGN(const Lowered lowered, lower(list, all_but_barriers(list), true));
   report.lower_ns = watch.lap_ns();
 
   const Program program = lowered.program();
@@ -136,7 +136,7 @@ Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
   report.hazards_ns = watch.lap_ns();
 
   ONEPASS_ASSIGN(PlacedMemory memory,
-                 place(*list, lowered, options.alias_scratch ? &dag : nullptr, {&arena}));
+                 place(list, lowered, options.alias_scratch ? &dag : nullptr, {&arena}));
   report.arena_bytes = memory.arena_bytes;
   report.scratch_bytes = memory.unaliased_bytes;
   report.persistent_bytes = lowered.persistent_bytes;
@@ -144,7 +144,7 @@ Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
     Recording in_order;
     std::vector<std::uint32_t> sequence(lowered.items.size());
     std::iota(sequence.begin(), sequence.end(), 0u);
-    fill_recording(*list, lowered, memory, sequence, in_order);
+    fill_recording(list, lowered, memory, sequence, in_order);
     ONEPASS_TRY(check_closure(lowered, dag, in_order, workspace));
   }
   report.memory_ns = watch.lap_ns();
@@ -152,17 +152,17 @@ Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
   plan->pass = std::make_shared<RecordedPass>(device);
   RecordedPass& pass = *plan->pass;
   Recording& r = pass.recording;
-  order_recording(*list, lowered, memory, dag, order, r);
+  order_recording(list, lowered, memory, dag, order, r);
   r.replayed = true;
   r.serial = device.options().serial;
   r.timed = device.options().profile == Profile::dispatches;
-  r.keep_alive = keep_alive(*list);
+  r.keep_alive = keep_alive(list);
   pass.label = options.label ? options.label : "plan";
   pass.arenas = std::move(memory.blocks);
-  for (const NodeList::Region& region : list->regions()) {
+  for (const NodeList::Region& region : list.regions()) {
     if (region.buffer && !region.is_scratch()) pass.required.push_back(region.buffer);
   }
-  const auto imported = list->imported();
+  const auto imported = list.imported();
   pass.required.insert(pass.required.end(), imported.begin(), imported.end());
   if (options.step != nullptr) {
     plan->step = options.step;

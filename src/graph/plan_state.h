@@ -27,8 +27,7 @@ namespace graph {
 
 // fuse, lower, hazards, levels, memory, physical check, validate, record. `arena` is the
 // executor's, grown where it is too small.
-Result<std::shared_ptr<PlanState>> compile(std::unique_ptr<NodeList> list,
-                                           const PlanOptions& options,
+Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanOptions& options,
                                            std::shared_ptr<ArenaBlock>& arena);
 
 // Places the list's scratch before it is cut into command buffers.

@@ -16,18 +16,43 @@ std::uint64_t ns_between(std::chrono::steady_clock::time_point a,
   return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
 }
 
-Error ended_error() {
-  return make_error(ErrorCode::invalid_state, "the session has ended");
-}
+Error ended_error() { return make_error(ErrorCode::invalid_state, "the session has ended"); }
 
 }  // namespace
 
+std::unique_ptr<NodeList> ExecutorState::take_list() {
+  {
+    const std::lock_guard lock(mutex);
+    if (!spare.empty()) {
+      std::unique_ptr<NodeList> list = std::move(spare.back());
+      spare.pop_back();
+      return list;
+    }
+    spare.reserve(4);
+  }
+  return std::make_unique<NodeList>(device);
+}
+
+void ExecutorState::return_list(std::unique_ptr<NodeList> list) noexcept {
+  if (!list) return;
+  list->clear();
+  const std::lock_guard lock(mutex);
+  if (spare.size() < spare.capacity()) spare.push_back(std::move(list));
+}
+
+SessionState::~SessionState() {
+  EncoderState* s = encoder.live_state();
+  if (s != nullptr && s->capture) executor->return_list(std::move(s->capture));
+}
+
 SessionState::SessionState(std::shared_ptr<ExecutorState> e, bool recorded)
-    : executor(std::move(e)), encoder(Device(executor->device)), recording(recorded),
+    : executor(std::move(e)),
+      encoder(Device(executor->device)),
+      recording(recorded),
       scratch(ScratchTable::create()) {
   if (EncoderState* s = encoder.live_state(); s != nullptr) {
     s->scratch = scratch;
-    if (recorded) s->start_capture();
+    if (recorded) s->capture = executor->take_list();
   }
 }
 
@@ -86,13 +111,8 @@ Device GraphSession::device() const { return Device(state_->executor->device); }
 void GraphSession::encode(const Dispatch& dispatch) {
   EncoderState* e = encoder_state();
   if (const Entered in(e); in) {
-    if (dispatch.label != nullptr || state_->label == nullptr) {
-      e->encode(dispatch);
-    } else {
-      Dispatch labelled = dispatch;
-      labelled.label = state_->label;
-      e->encode(labelled);
-    }
+    e->label = state_->label;
+    e->encode(dispatch);
   }
 }
 
@@ -107,9 +127,9 @@ Tensor GraphSession::scratch(DType dtype, Shape shape) {
   if (!in) return {};
   const auto bytes = storage_bytes(dtype, shape.elements());
   if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
-    e->fail(make_error(ErrorCode::invalid_argument,
-                       std::string("scratch: no tensor of ") + std::to_string(shape.elements()) +
-                           " elements of " + name(dtype)));
+    e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
+                                                        std::to_string(shape.elements()) +
+                                                        " elements of " + name(dtype)));
     return {};
   }
   try {
@@ -170,12 +190,13 @@ void GraphSession::barrier_between(std::span<const View> reads, std::span<const 
   const Entered in(e);
   if (!in) return;
   const bool timed = e->device->options().profile != Profile::none;
-  const auto begin = timed ? std::chrono::steady_clock::now()
-                           : std::chrono::steady_clock::time_point{};
+  const auto begin =
+      timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
   try {
     std::vector<graph::Range> ranges;
     std::vector<MemRange> r, w;
-    if (!state_->to_ranges(reads, false, ranges, r) || !state_->to_ranges(writes, true, ranges, w)) {
+    if (!state_->to_ranges(reads, false, ranges, r) ||
+        !state_->to_ranges(writes, true, ranges, w)) {
       return;
     }
     e->set_pending(r, w);
@@ -202,7 +223,8 @@ void GraphSession::track_dispatch(std::span<const View> reads, std::span<const V
   try {
     std::vector<graph::Range> ranges;
     std::vector<MemRange> r, w;
-    if (!state_->to_ranges(reads, false, ranges, r) || !state_->to_ranges(writes, true, ranges, w)) {
+    if (!state_->to_ranges(reads, false, ranges, r) ||
+        !state_->to_ranges(writes, true, ranges, w)) {
       return;
     }
     e->annotate_last(r, w);
@@ -237,8 +259,9 @@ std::string GroupStats::to_string() const {
   std::string out = text;
   for (std::size_t i = 0; i < bins.size(); ++i) {
     if (bins[i] == 0) continue;
-    std::snprintf(text, sizeof text, "%s %zu%s: %u", out.find("bins") == std::string::npos ? ", bins" : ",",
-                  i + 1, i == 7 ? "+" : "", bins[i]);
+    std::snprintf(text, sizeof text, "%s %zu%s: %u",
+                  out.find("bins") == std::string::npos ? ", bins" : ",", i + 1, i == 7 ? "+" : "",
+                  bins[i]);
     out += text;
   }
   return out;
@@ -278,9 +301,9 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
   CommandEncoder& encoder = session.encoder;
   ONEPASS_TRY(encoder.status());
   if (options.command_buffers < 1 || options.command_buffers > 2) {
-    return onepass::fail(ErrorCode::invalid_argument,
-                         "finish: " + std::to_string(options.command_buffers) +
-                             " command buffers, expected 1 or 2");
+    return onepass::fail(
+        ErrorCode::invalid_argument,
+        "finish: " + std::to_string(options.command_buffers) + " command buffers, expected 1 or 2");
   }
   const Clock::time_point begin =
       options.begin == Clock::time_point{} ? session.begin : options.begin;
@@ -302,6 +325,14 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
     for (std::size_t i = 0; i < 8; ++i) report.group_sizes[i] += s.committed_groups[i];
     return {};
   };
+  // The list's storage goes back to the executor, whatever happens.
+  struct Return {
+    ExecutorState& executor;
+    std::optional<ComputeGraph>& graph;
+    ~Return() {
+      if (graph) executor.return_list(graph->take_list());
+    }
+  } const give_back{*session.executor, graph};
   if (!graph || graph->is_empty()) {
     ONEPASS_TRY(commit(encoder, submitted.first, 0));
     if (!graph) report.barriers = {};
@@ -324,10 +355,9 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
     report.dispatches = static_cast<std::uint32_t>(graph->dispatch_count());
     ONEPASS_TRY(graph::place_scratch_of(graph->list(), true));
     const auto end = static_cast<std::uint32_t>(graph->len());
-    const std::uint32_t split =
-        options.command_buffers == 2
-            ? graph->split_index(options.first_min, options.first_percent)
-            : end;
+    const std::uint32_t split = options.command_buffers == 2
+                                    ? graph->split_index(options.first_min, options.first_percent)
+                                    : end;
     ONEPASS_TRY(graph->encode_range(encoder, 0, split, recomputed));
     report.record_ns = lap();
     ONEPASS_TRY(commit(encoder, submitted.first, 0));
@@ -376,10 +406,14 @@ Result<Plan> GraphSession::compile(const PlanOptions& options) {
       return onepass::fail(ErrorCode::invalid_state, "compile: the session is not recorded");
     }
     for (const MemRange& d : session->discarded) graph->list().discard(d);
-    const std::lock_guard lock(session->executor->mutex);
-    ONEPASS_ASSIGN(std::shared_ptr<PlanState> plan,
-                   graph::compile(graph->take_list(), options, session->executor->arena));
-    return Plan(std::move(plan));
+    std::unique_ptr<NodeList> list = graph->take_list();
+    Result<std::shared_ptr<PlanState>> plan = [&] {
+      const std::lock_guard lock(session->executor->arena_mutex);
+      return graph::compile(*list, options, session->executor->arena);
+    }();
+    session->executor->return_list(std::move(list));
+    if (!plan) return std::move(plan).error();
+    return Plan(std::move(*plan));
   });
 }
 

@@ -19,13 +19,20 @@ class ExecutorState {
 
   std::shared_ptr<DeviceState> device;
   std::mutex mutex;
-  std::shared_ptr<ArenaBlock> arena;            // of plans; under mutex
-  std::set<std::string, std::less<>> labels;    // under mutex
+  std::mutex arena_mutex;                        // one compile at a time
+  std::shared_ptr<ArenaBlock> arena;             // of plans; under arena_mutex
+  std::set<std::string, std::less<>> labels;     // under mutex
+  std::vector<std::unique_ptr<NodeList>> spare;  // cleared lists with their storage; under mutex
+
+  // Storage goes from pass to pass, so that recording allocates nothing once warm.
+  std::unique_ptr<NodeList> take_list();
+  void return_list(std::unique_ptr<NodeList> list) noexcept;
 };
 
 class SessionState {
  public:
   SessionState(std::shared_ptr<ExecutorState> e, bool recorded);
+  ~SessionState();
 
   std::shared_ptr<ExecutorState> executor;
   CommandEncoder encoder;

@@ -54,9 +54,9 @@ class Maker {
 
 Result<Block> Block::create(const Device& device, const BlockShape& n, std::uint64_t seed) {
   if (n.heads == 0 || n.kv_heads == 0 || n.heads % n.kv_heads != 0) {
-    return fail(ErrorCode::invalid_argument,
-                "block: " + std::to_string(n.heads) + " heads are no multiple of " +
-                    std::to_string(n.kv_heads) + " kv heads");
+    return fail(ErrorCode::invalid_argument, "block: " + std::to_string(n.heads) +
+                                                 " heads are no multiple of " +
+                                                 std::to_string(n.kv_heads) + " kv heads");
   }
   Block b;
   b.device_ = device;

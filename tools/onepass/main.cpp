@@ -89,9 +89,9 @@ Result<std::vector<float>> run_passes(const tool::Block& block, const Device& de
 Status run_block(BlockArgs& args) {
   ONEPASS_ASSIGN(const Device device, args.device.open());
   if (args.steps == 0 || args.steps > args.shape.context) {
-    return fail(ErrorCode::invalid_argument,
-                "block: " + std::to_string(args.steps) + " steps do not fit in a context of " +
-                    std::to_string(args.shape.context));
+    return fail(ErrorCode::invalid_argument, "block: " + std::to_string(args.steps) +
+                                                 " steps do not fit in a context of " +
+                                                 std::to_string(args.shape.context));
   }
   ONEPASS_ASSIGN(const tool::Block block, tool::Block::create(device, args.shape, 1));
   std::cerr << "device: " << device.info().name << " (" << device.info().description << ", "
@@ -138,17 +138,20 @@ Status run_block(BlockArgs& args) {
   }
   const PlanReport& r = plan.report();
   std::printf("one token through %u layer(s) of width %u\n", args.shape.layers, args.shape.dim);
-  std::printf("  dispatches %u, levels %u, barriers %u (= longest path - 1), edges %u of %u found\n",
-              r.dispatches, r.levels, r.barriers, r.edges, r.hazard_edges);
+  std::printf(
+      "  dispatches %u, levels %u, barriers %u (= longest path - 1), edges %u of %u found\n",
+      r.dispatches, r.levels, r.barriers, r.edges, r.hazard_edges);
   std::printf("  scratch %.1f KiB in an arena of %.1f KiB\n",
               static_cast<double>(r.scratch_bytes) / 1024.0,
               static_cast<double>(r.arena_bytes) / 1024.0);
-  std::printf("  schedule proven: %s; compiled in %.0f us (hazards %.0f, memory %.0f, proof %.0f)\n",
-              r.validated ? "yes" : "no",
-              static_cast<double>(r.fuse_ns + r.lower_ns + r.hazards_ns + r.memory_ns +
-                                  r.validate_ns + r.record_ns) / 1e3,
-              static_cast<double>(r.hazards_ns) / 1e3, static_cast<double>(r.memory_ns) / 1e3,
-              static_cast<double>(r.validate_ns) / 1e3);
+  std::printf(
+      "  schedule proven: %s; compiled in %.0f us (hazards %.0f, memory %.0f, proof %.0f)\n",
+      r.validated ? "yes" : "no",
+      static_cast<double>(r.fuse_ns + r.lower_ns + r.hazards_ns + r.memory_ns + r.validate_ns +
+                          r.record_ns) /
+          1e3,
+      static_cast<double>(r.hazards_ns) / 1e3, static_cast<double>(r.memory_ns) / 1e3,
+      static_cast<double>(r.validate_ns) / 1e3);
   std::printf("median of %u tokens, same bits in all three:\n", args.steps);
   std::printf("  direct         %8.1f us\n", median_us(direct_us));
   std::printf("  recorded       %8.1f us  (%u barriers, %u moved)\n", median_us(recorded_us),
