@@ -327,8 +327,10 @@ bool GroupTracker::conflicts(std::span<const Range> ranges) const noexcept {
 }
 
 void GroupTracker::add(std::span<const Range> ranges) {
+  empty_ = false;
   for (const Range& r : ranges) {
     if (r.lo >= r.hi) continue;
+    ++n_ranges_;
     unite(touched_, r);
     if (r.write) unite(written_, r);
   }
@@ -337,6 +339,8 @@ void GroupTracker::add(std::span<const Range> ranges) {
 void GroupTracker::reset() noexcept {
   touched_.clear();
   written_.clear();
+  n_ranges_ = 0;
+  empty_ = true;
   opaque_ = false;
 }
 

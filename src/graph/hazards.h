@@ -26,27 +26,27 @@ class HazardWorkspace {
 // nodes.
 void dependencies(const Program& program, HazardWorkspace& workspace, Dag& out);
 
-// Tracks the bytes of the dispatches since the last barrier: would this one conflict with them? A
-// dispatch without ranges leaves no trace here; who needs to know whether the group is empty when
-// an opaque dispatch comes counts dispatches.
+// Tracks the group of dispatches since the last barrier: would this one conflict with it?
 class GroupTracker {
  public:
   // Always true behind an opaque dispatch.
   bool conflicts(std::span<const Range> ranges) const noexcept;
-  void add(std::span<const Range> ranges);
+  void add(std::span<const Range> ranges);  // one dispatch, also one without ranges
   // An opaque dispatch conflicts with everything in the group and everything after it.
   void add_opaque() noexcept { opaque_ = true; }
   bool is_opaque() const noexcept { return opaque_; }
   void reset() noexcept;
-  // Separate stretches of touched bytes, not dispatches.
-  std::size_t size() const noexcept { return touched_.size(); }
-  bool empty() const noexcept { return touched_.empty() && !opaque_; }
+  // Ranges added, empty ones not counted.
+  std::size_t size() const noexcept { return n_ranges_; }
+  // No dispatch was added.
+  bool empty() const noexcept { return empty_ && !opaque_; }
 
  private:
   // Unions of ranges: sorted by region and lo, disjoint, never adjacent. written_ is a subset of
   // touched_.
   std::vector<Range> touched_, written_;
-  bool opaque_ = false;
+  std::size_t n_ranges_ = 0;
+  bool empty_ = true, opaque_ = false;
 };
 
 }  // namespace onepass::graph

@@ -70,7 +70,7 @@ std::vector<std::uint32_t> barrier_positions(const Program& program,
                                              std::span<const std::uint32_t> order) {
   std::vector<std::uint32_t> positions;
   GroupTracker group;
-  bool group_is_empty = true, fence_pending = false;
+  bool fence_pending = false;
   for (std::uint32_t position = 0; position < order.size(); ++position) {
     const std::uint32_t node = order[position];
     const NodeKind kind = program.kinds[node];
@@ -80,7 +80,7 @@ std::vector<std::uint32_t> barrier_positions(const Program& program,
     }
     const auto ranges = program.ranges_of(node);
     const bool closes = fence_pending || kind == NodeKind::opaque || group.conflicts(ranges);
-    if (closes && !group_is_empty) {
+    if (closes && !group.empty()) {
       positions.push_back(position);
       group.reset();
     }
@@ -89,7 +89,6 @@ std::vector<std::uint32_t> barrier_positions(const Program& program,
     } else {
       group.add(ranges);
     }
-    group_is_empty = false;
     fence_pending = false;
   }
   return positions;

@@ -364,6 +364,20 @@ TEST(GroupTracker, EqualsTheBitmapOnRandomGroups) {
   }
 }
 
+TEST(GroupTracker, CountsRangesAndKnowsWhetherItIsEmpty) {
+  GroupTracker tracker;
+  const Range ranges[] = {{0, 4, 0, false}, {4, 8, 0, true}, {2, 6, 0, false}, {5, 5, 0, true}};
+  EXPECT_TRUE(tracker.empty());
+  tracker.add({});
+  EXPECT_FALSE(tracker.empty());
+  EXPECT_EQ(tracker.size(), 0u);
+  tracker.add(ranges);
+  EXPECT_EQ(tracker.size(), 3u);
+  tracker.reset();
+  EXPECT_TRUE(tracker.empty());
+  EXPECT_EQ(tracker.size(), 0u);
+}
+
 TEST(GroupTracker, OpaqueConflictsWithAllUntilReset) {
   GroupTracker tracker;
   EXPECT_TRUE(tracker.empty());
