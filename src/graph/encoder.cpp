@@ -182,7 +182,7 @@ Result<bool> EncoderState::replay_barrier() {
   return true;
 }
 
-Result<Submission> EncoderState::commit(std::string_view label) {
+Result<Submission> EncoderState::commit(std::string_view submission_label) {
   ONEPASS_TRY(status());
   if (capture) {
     return onepass::fail(ErrorCode::invalid_state,
@@ -197,7 +197,7 @@ Result<Submission> EncoderState::commit(std::string_view label) {
     built.pass->watched = direct->take_retained();
     for (const BufferId id : built.pass->watched) device->release(id);
   }
-  Result<Submission> submitted = device->submit(built.pass, {}, label, true);
+  Result<Submission> submitted = device->submit(built.pass, {}, submission_label, true);
   direct->clear();
   tracker.reset();
   if (!submitted) {

@@ -62,13 +62,13 @@ std::vector<BufferId> NodeList::imported() const {
   return out;
 }
 
-void NodeList::add_table(std::shared_ptr<ScratchTable> table) {
+void NodeList::add_table(const std::shared_ptr<ScratchTable>& table) {
   for (const auto& t : tables_) {
     if (t == table) return;
   }
   tables_.reserve(tables_.size() + 1);
   scratch_regions_.emplace_back();
-  tables_.push_back(std::move(table));
+  tables_.push_back(table);
 }
 
 Result<NodeList::Local*> NodeList::resolve_buffer(BufferId id) {
@@ -134,12 +134,12 @@ NodeList::Mark NodeList::mark() const noexcept {
 }
 
 void NodeList::rollback(const Mark& m) noexcept {
-  nodes_.resize(m.nodes);
-  views_.resize(m.views);
-  access_.resize(m.access);
-  params_.resize(m.params);
-  ranges_.resize(m.ranges);
-  grids_.resize(m.grids);
+  nodes_.truncate(m.nodes);
+  views_.truncate(m.views);
+  access_.truncate(m.access);
+  params_.truncate(m.params);
+  ranges_.truncate(m.ranges);
+  grids_.truncate(m.grids);
   extras_.resize(m.extras);
 }
 
@@ -230,15 +230,15 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
         }
       }
     }
-    views_.insert(views_.end(), d.views.begin(), d.views.begin() + d.n_views);
-    access_.insert(access_.end(), d.access.begin(), d.access.begin() + d.n_views);
-    params_.resize(m.params + (d.params_bytes + 15u) / 16u);
-    std::memcpy(static_cast<void*>(params_.data() + m.params), d.params.data(), d.params_bytes);
+    const std::size_t steps = (d.params_bytes + 15u) / 16u;
+    if (steps != 0) std::memcpy(params_.room(steps)->bytes, d.params.data(), steps * 16);
+    params_.commit(steps);
     if (d.op == Op::custom) {
       grids_.push_back(d.grid);
       if (d.extra != nullptr) extras_.push_back(std::make_shared<const DispatchExtra>(*d.extra));
     }
-    StoredNode& n = nodes_.emplace_back();
+    StoredNode& n = *new (nodes_.room(1)) StoredNode;
+    nodes_.commit(1);
     n.op_kind = kind.value_or(own_kind);
     n.n_views = d.n_views;
     n.op = d.op;
@@ -264,11 +264,12 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
 
 // Ranges of the views, straight from the table of buffers already used by this list.
 Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed) {
-  const std::size_t first = ranges_.size();
-  ranges_.resize(first + d.n_views);
-  graph::Range* out = ranges_.data() + first;
+  graph::Range* out = ranges_.room(d.n_views);
+  View* const views = views_.room(d.n_views);
+  std::memcpy(static_cast<void*>(access_.room(max_views)), d.access.data(), max_views);
   for (std::size_t i = 0; i < d.n_views; ++i) {
     const View& v = d.views[i];
+    views[i] = v;
     Resolved r;
     if (v.buffer.slot < locals_.size() && v.buffer.generation != 0 &&
         locals_[v.buffer.slot].generation == v.buffer.generation) {
@@ -285,10 +286,10 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
       }
       r = *resolved;
     }
-    Access a = d.access[i];
-    if (slots != nullptr) {
-      a = slots[i] == 'i' ? Access::read : slots[i] == 'o' ? Access::write : Access::read_write;
-    }
+    const Access a = slots == nullptr  ? d.access[i]
+                     : slots[i] == 'i' ? Access::read
+                     : slots[i] == 'o' ? Access::write
+                                       : Access::read_write;
     if (v.offset > r.bytes || v.bytes > r.bytes - v.offset || (r.immutable && writes(a))) {
       return view_error(d, i, r);
     }
@@ -296,17 +297,25 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
     // A range that is read and written counts once, as a write, which orders at least as much.
     *out++ = graph::Range{r.base + v.offset, r.base + v.offset + v.bytes, r.region, writes(a)};
   }
-  ranges_.resize(static_cast<std::size_t>(out - ranges_.data()));
+  views_.commit(d.n_views);
+  access_.commit(d.n_views);
+  ranges_.commit(static_cast<std::size_t>(out - ranges_.data()) - ranges_.size());
   return {};
 }
 
-void NodeList::append_barrier() { nodes_.emplace_back().kind = CapturedNode::Kind::barrier; }
-void NodeList::append_fence() { nodes_.emplace_back().kind = CapturedNode::Kind::fence; }
+void NodeList::append_mark(CapturedNode::Kind kind) {
+  StoredNode n;
+  n.kind = kind;
+  nodes_.push_back(n);
+}
+void NodeList::append_barrier() { append_mark(CapturedNode::Kind::barrier); }
+void NodeList::append_fence() { append_mark(CapturedNode::Kind::fence); }
 
 void NodeList::insert_barrier_before_last() {
   StoredNode barrier;
   barrier.kind = CapturedNode::Kind::barrier;
-  nodes_.push_back(nodes_.back());
+  const StoredNode last = nodes_.back();
+  nodes_.push_back(last);
   nodes_[nodes_.size() - 2] = barrier;
 }
 
@@ -321,7 +330,7 @@ Status NodeList::append_copy(const NodeList& other, std::uint32_t i) {
   const std::size_t before = ranges_.size();
   ONEPASS_TRY(append(d, n.op_kind, {}, {}));
   // The other list's ranges count: they may have been given by hand.
-  ranges_.resize(before);
+  ranges_.truncate(before);
   StoredNode& copy = nodes_.back();
   copy.opaque = n.opaque;
   for (const graph::Range& r : other.ranges(i)) {
@@ -346,7 +355,7 @@ Status NodeList::append_node(const CapturedNode& node) {
   ONEPASS_TRY(append(d, node.op_kind, node.reads, node.writes));
   const bool declared = d.op != Op::custom || !device_->find_kernel(d.kernel)->slots.empty();
   if (!declared && node.reads.empty() && node.writes.empty()) {
-    ranges_.resize(before);
+    ranges_.truncate(before);
     nodes_.back().n_ranges = 0;
     nodes_.back().opaque = true;
   }
@@ -372,12 +381,16 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
 }
 
 void NodeList::drop_barriers() noexcept {
-  std::erase_if(nodes_, [](const StoredNode& n) { return n.kind == CapturedNode::Kind::barrier; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].kind != CapturedNode::Kind::barrier) nodes_[kept++] = nodes_[i];
+  }
+  nodes_.truncate(kept);
 }
 
 void NodeList::permute(std::span<const std::uint32_t> order) {
-  std::vector<StoredNode> next;
-  next.reserve(order.size());
+  Tape<StoredNode> next;
+  next.room(order.size());
   for (const std::uint32_t i : order) next.push_back(nodes_[i]);
   nodes_ = std::move(next);
 }
@@ -395,8 +408,8 @@ Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
   d.line = n.line;
   if (n.op == Op::custom) d.grid = grids_[n.grid];
   d.extra = extra(i);
-  std::copy_n(access_.begin() + n.first_view, n.n_views, d.access.begin());
-  std::copy_n(views_.begin() + n.first_view, n.n_views, d.views.begin());
+  std::copy_n(access_.data() + n.first_view, n.n_views, d.access.begin());
+  std::copy_n(views_.data() + n.first_view, n.n_views, d.views.begin());
   if (n.params_bytes != 0) {
     std::memcpy(d.params.data(), params_.data() + n.first_param, n.params_bytes);
   }

@@ -10,6 +10,7 @@
 
 #include "core/device_state.h"
 #include "graph/program.h"
+#include "graph/tape.h"
 #include "onepass/dispatch.h"
 #include "onepass/graph.h"
 
@@ -115,7 +116,7 @@ class NodeList {
   // The range as callers know it.
   MemRange describe(const graph::Range& r) const noexcept;
 
-  void add_table(std::shared_ptr<ScratchTable> table);
+  void add_table(const std::shared_ptr<ScratchTable>& table);
   void discard(const MemRange& range);
   std::span<const MemRange> discarded() const noexcept { return discarded_; }
   // Whether two views of one region overlap: also two imports of the same host memory.
@@ -160,6 +161,7 @@ class NodeList {
   Result<Local*> resolve_buffer(BufferId id);
   Status add_range(const MemRange& range, bool write);
   Status append_ranges(const Dispatch& d, const char* slots, bool passed);
+  void append_mark(CapturedNode::Kind kind);
   Error view_error(const Dispatch& d, std::size_t i, const Resolved& r) const;
   struct Mark {
     std::size_t nodes, views, access, params, ranges, grids, extras;
@@ -168,15 +170,15 @@ class NodeList {
   void rollback(const Mark& m) noexcept;
 
   std::shared_ptr<DeviceState> device_;
-  std::vector<StoredNode> nodes_;
-  std::vector<View> views_;
-  std::vector<Access> access_;
+  Tape<StoredNode> nodes_;
+  Tape<View> views_;
+  Tape<Access> access_;
   struct alignas(16) Param16 {
     std::byte bytes[16];
   };
-  std::vector<Param16> params_;
-  std::vector<graph::Range> ranges_;
-  std::vector<Grid> grids_;
+  Tape<Param16> params_;
+  Tape<graph::Range> ranges_;
+  Tape<Grid> grids_;
   std::vector<std::shared_ptr<const DispatchExtra>> extras_;
   std::vector<Region> regions_;
   std::vector<Local> locals_;  // by buffer slot
