@@ -1,0 +1,79 @@
+// What a launch, a submission and a wait cost on the CPU backend.
+//
+// Chain: 500 launches of two tiles, each waiting for the one before, on N threads. Its counters:
+// ns_per_launch over one submission of all 500, and over 500 submissions with a wait each.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../tests/backends/recordings.h"
+#include "backends/cpu/cpu.h"
+
+namespace onepass {
+namespace {
+
+constexpr std::uint32_t n_launches = 500;
+
+void nothing(const KernelArgs&) noexcept {}
+constexpr KernelRow nothing_row{.name = "nothing", .cpu = nothing};
+
+std::unique_ptr<Backend> open(std::uint32_t threads) {
+  DeviceOptions options;
+  options.threads = threads;
+  return make_cpu_backend(options);
+}
+
+void count_launches(benchmark::State& state) {
+  state.counters["ns_per_launch"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * n_launches * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void run_chain(benchmark::State& state, const KernelRow& row) {
+  const auto backend = open(static_cast<std::uint32_t>(state.range(0)));
+  const Allocation memory =
+      backend->allocate(2 * testing::cell_bytes, MemoryKind::device, true).value();
+  {
+    const Recording recording = testing::make_recording(testing::chain_program(n_launches, 2),
+                                                        memory, ExecutionModel::edges, row);
+    Recording reduced = recording;
+    reduced.preds.clear();
+    for (std::uint32_t i = 0; i < n_launches; ++i) {
+      reduced.pred_offsets[i + 1] = i;
+      if (i > 0) reduced.preds.push_back(i - 1);
+    }
+    const auto recorded = backend->record(reduced).value();
+    Completion completion;
+    for (auto _ : state) {
+      if (!backend->submit(*recorded, {}, completion)) state.SkipWithError("submit");
+      backend->wait(completion);
+    }
+    count_launches(state);
+  }
+  backend->release(memory);
+}
+
+void BM_ChainOneSubmission(benchmark::State& state) { run_chain(state, nothing_row); }
+void BM_HashChainOneSubmission(benchmark::State& state) { run_chain(state, testing::hash_row); }
+
+void BM_ChainSubmissionPerLaunch(benchmark::State& state) {
+  const auto backend = open(static_cast<std::uint32_t>(state.range(0)));
+  const auto recorded = backend->record(testing::one_launch(nothing_row, 2)).value();
+  Completion completion;
+  for (auto _ : state) {
+    for (std::uint32_t i = 0; i < n_launches; ++i) {
+      if (!backend->submit(*recorded, {}, completion)) state.SkipWithError("submit");
+      backend->wait(completion);
+    }
+  }
+  count_launches(state);
+}
+
+BENCHMARK(BM_ChainOneSubmission)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(BM_HashChainOneSubmission)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(BM_ChainSubmissionPerLaunch)->Arg(1)->Arg(2)->UseRealTime();
+
+}  // namespace
+}  // namespace onepass

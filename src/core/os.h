@@ -1,0 +1,62 @@
+// Everything the library asks of the operating system. One of os_linux.cpp and os_posix.cpp is
+// compiled; both define the same functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define ONEPASS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define ONEPASS_SANITIZED 1
+#endif
+#endif
+#ifndef ONEPASS_SANITIZED
+#define ONEPASS_SANITIZED 0
+#endif
+
+namespace onepass::os {
+
+// True in sanitizer builds, where spinning starves the threads that are waited for.
+inline constexpr bool sanitized = ONEPASS_SANITIZED != 0;
+
+// Cores this process may use, at least 1. Linux: affinity mask and cgroup quota count.
+std::uint32_t core_count() noexcept;
+// Binds the calling thread to one core; false where that is not possible.
+bool pin_thread(std::uint32_t core) noexcept;
+// Shows up in debuggers and profilers; at most 15 characters.
+void name_thread(const char* name) noexcept;
+void yield() noexcept;
+// Tells the core that this is a spin loop.
+inline void pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("isb");
+#endif
+}
+
+// Monotonic clock.
+std::uint64_t now_ns() noexcept;
+
+std::size_t page_bytes() noexcept;
+std::uint64_t total_memory_bytes() noexcept;     // 0: unknown
+std::uint64_t resident_memory_bytes() noexcept;  // of this process; 0: unknown
+std::string cpu_name();
+
+// True where the core has the 8-bit dot product instructions of Arm v8.2.
+bool has_arm_dotprod() noexcept;
+
+// At least 256-byte aligned, page-aligned from 64 KiB on. Null when there is not enough memory.
+void* allocate(std::uint64_t bytes, bool zero) noexcept;
+// With the size that was allocated.
+void release(void* memory, std::uint64_t bytes) noexcept;
+
+}  // namespace onepass::os

@@ -1,0 +1,172 @@
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/os.h"
+
+namespace onepass::os {
+namespace {
+
+constexpr std::uint64_t min_alignment = 256;
+constexpr std::uint64_t min_mapped_bytes = 64 * 1024;
+constexpr std::uint64_t huge_page_bytes = 2 * 1024 * 1024;
+
+// Sanitizer builds take everything from the instrumented heap, which has red zones.
+bool is_mapped(std::uint64_t bytes) { return !sanitized && bytes >= min_mapped_bytes; }
+
+std::uint64_t round_up(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
+
+// First line of a small file; false when it cannot be read.
+bool read_line(const char* path, char* line, int size) {
+  std::FILE* file = std::fopen(path, "re");
+  if (!file) return false;
+  const bool ok = std::fgets(line, size, file) != nullptr;
+  std::fclose(file);
+  return ok;
+}
+
+std::uint64_t status_field_kib(const char* path, const char* field) {
+  std::FILE* file = std::fopen(path, "re");
+  if (!file) return 0;
+  char line[256];
+  unsigned long long kib = 0;
+  const std::size_t n = std::strlen(field);
+  while (std::fgets(line, sizeof line, file)) {
+    if (std::strncmp(line, field, n) == 0 && std::sscanf(line + n, ": %llu", &kib) == 1) break;
+  }
+  std::fclose(file);
+  return kib;
+}
+
+}  // namespace
+
+std::uint32_t core_count() noexcept {
+  std::uint32_t cores = 1;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    cores = static_cast<std::uint32_t>(CPU_COUNT(&set));
+  } else if (const long n = sysconf(_SC_NPROCESSORS_ONLN); n > 0) {
+    cores = static_cast<std::uint32_t>(n);
+  }
+  char line[64];
+  unsigned long long quota = 0, period = 0;
+  if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line) &&
+      std::sscanf(line, "%llu %llu", &quota, &period) == 2 && period > 0) {
+    const std::uint64_t limit = std::min<std::uint64_t>((quota + period - 1) / period, cores);
+    cores = static_cast<std::uint32_t>(limit);
+  }
+  return std::max(cores, 1u);
+}
+
+bool pin_thread(std::uint32_t core) noexcept {
+  // The core-th of those the process may use.
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || core-- != 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0;
+  }
+  return false;
+}
+
+void name_thread(const char* name) noexcept { pthread_setname_np(pthread_self(), name); }
+
+void yield() noexcept { sched_yield(); }
+
+std::uint64_t now_ns() noexcept {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+std::size_t page_bytes() noexcept {
+  static const std::size_t bytes = [] {
+    const long n = sysconf(_SC_PAGESIZE);
+    return n > 0 ? static_cast<std::size_t>(n) : std::size_t{4096};
+  }();
+  return bytes;
+}
+
+std::uint64_t total_memory_bytes() noexcept {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  std::uint64_t bytes = pages > 0 ? static_cast<std::uint64_t>(pages) * page_bytes() : 0;
+  char line[64];
+  unsigned long long limit = 0;
+  if (read_line("/sys/fs/cgroup/memory.max", line, sizeof line) &&
+      std::sscanf(line, "%llu", &limit) == 1) {
+    bytes = bytes == 0 ? limit : std::min<std::uint64_t>(bytes, limit);
+  }
+  return bytes;
+}
+
+std::uint64_t resident_memory_bytes() noexcept {
+  return status_field_kib("/proc/self/status", "VmRSS") * 1024;
+}
+
+std::string cpu_name() {
+  std::string name = "unknown CPU";
+  std::FILE* file = std::fopen("/proc/cpuinfo", "re");
+  if (!file) return name;
+  char line[256];
+  while (std::fgets(line, sizeof line, file)) {
+    const char* colon = std::strchr(line, ':');
+    if (std::strncmp(line, "model name", 10) != 0 || !colon || colon[1] == '\0') continue;
+    name = colon + 2;
+    while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
+    break;
+  }
+  std::fclose(file);
+  return name;
+}
+
+bool has_arm_dotprod() noexcept {
+#if defined(__aarch64__)
+  constexpr unsigned long asimd_dp = 1ul << 20;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & asimd_dp) != 0;
+#else
+  return false;
+#endif
+}
+
+void* allocate(std::uint64_t bytes, bool zero) noexcept {
+  if (bytes > (std::uint64_t{1} << 62)) return nullptr;
+  if (is_mapped(bytes)) {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    if (bytes >= huge_page_bytes) madvise(p, bytes, MADV_HUGEPAGE);  // a hint; may be refused
+    return p;
+  }
+  // Exact in sanitizer builds, so that one byte too far is found.
+  const std::uint64_t size = bytes == 0 ? 1 : sanitized ? bytes : round_up(bytes, min_alignment);
+  const std::size_t alignment =
+      bytes >= min_mapped_bytes ? page_bytes() : static_cast<std::size_t>(min_alignment);
+  void* p = nullptr;
+  if (posix_memalign(&p, alignment, size) != 0) return nullptr;
+  if (zero) std::memset(p, 0, size);
+  return p;
+}
+
+void release(void* memory, std::uint64_t bytes) noexcept {
+  if (!memory) return;
+  if (is_mapped(bytes)) {
+    munmap(memory, bytes);
+  } else {
+    std::free(memory);
+  }
+}
+
+}  // namespace onepass::os

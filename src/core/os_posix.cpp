@@ -1,0 +1,142 @@
+// macOS and other POSIX systems: nothing that only Linux has.
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__APPLE__)
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/os.h"
+
+namespace onepass::os {
+namespace {
+
+constexpr std::uint64_t min_alignment = 256;
+constexpr std::uint64_t min_mapped_bytes = 64 * 1024;
+
+// Sanitizer builds take everything from the instrumented heap, which has red zones.
+bool is_mapped(std::uint64_t bytes) { return !sanitized && bytes >= min_mapped_bytes; }
+
+std::uint64_t round_up(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
+
+#if defined(__APPLE__)
+template <class T>
+T sysctl_value(const char* name, T fallback) {
+  T value{};
+  std::size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && size == sizeof value ? value
+                                                                                    : fallback;
+}
+#endif
+
+}  // namespace
+
+std::uint32_t core_count() noexcept {
+  const long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? static_cast<std::uint32_t>(n) : 1u;
+}
+
+bool pin_thread(std::uint32_t) noexcept { return false; }
+
+void name_thread(const char* name) noexcept {
+#if defined(__APPLE__)
+  pthread_setname_np(name);
+#else
+  static_cast<void>(name);
+#endif
+}
+
+void yield() noexcept { sched_yield(); }
+
+std::uint64_t now_ns() noexcept {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+std::size_t page_bytes() noexcept {
+  static const std::size_t bytes = [] {
+    const long n = sysconf(_SC_PAGESIZE);
+    return n > 0 ? static_cast<std::size_t>(n) : std::size_t{16384};
+  }();
+  return bytes;
+}
+
+std::uint64_t total_memory_bytes() noexcept {
+#if defined(__APPLE__)
+  return sysctl_value<std::uint64_t>("hw.memsize", 0);
+#elif defined(_SC_PHYS_PAGES)
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  return pages > 0 ? static_cast<std::uint64_t>(pages) * page_bytes() : 0;
+#else
+  return 0;
+#endif
+}
+
+std::uint64_t resident_memory_bytes() noexcept {
+#if defined(__APPLE__)
+  mach_task_basic_info info;
+  mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+  if (task_info(mach_task_self(), MACH_TASK_BASIC_INFO, reinterpret_cast<task_info_t>(&info),
+                &count) != KERN_SUCCESS)
+    return 0;
+  return info.resident_size;
+#else
+  return 0;
+#endif
+}
+
+std::string cpu_name() {
+#if defined(__APPLE__)
+  char name[128] = {};
+  std::size_t size = sizeof name - 1;
+  if (sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) == 0 && name[0])
+    return name;
+#endif
+  return "unknown CPU";
+}
+
+bool has_arm_dotprod() noexcept {
+#if defined(__APPLE__) && defined(__aarch64__)
+  return sysctl_value<int>("hw.optional.arm.FEAT_DotProd", 0) != 0;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return true;
+#else
+  return false;
+#endif
+}
+
+void* allocate(std::uint64_t bytes, bool zero) noexcept {
+  if (bytes > (std::uint64_t{1} << 62)) return nullptr;
+  if (is_mapped(bytes)) {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+  }
+  // Exact in sanitizer builds, so that one byte too far is found.
+  const std::uint64_t size = bytes == 0 ? 1 : sanitized ? bytes : round_up(bytes, min_alignment);
+  const std::size_t alignment =
+      bytes >= min_mapped_bytes ? page_bytes() : static_cast<std::size_t>(min_alignment);
+  void* p = nullptr;
+  if (posix_memalign(&p, alignment, size) != 0) return nullptr;
+  if (zero) std::memset(p, 0, size);
+  return p;
+}
+
+void release(void* memory, std::uint64_t bytes) noexcept {
+  if (!memory) return;
+  if (is_mapped(bytes)) {
+    munmap(memory, bytes);
+  } else {
+    std::free(memory);
+  }
+}
+
+}  // namespace onepass::os
