@@ -1,27 +1,10 @@
 // Recording: time and heap allocations of one encode, and of one replay.
 #include <benchmark/benchmark.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "calibration.h"
 #include "onepass/onepass.h"
 #include "onepass/ops.h"
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-}  // namespace
-
-void* operator new(std::size_t n) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#include "support/heap.h"
 
 namespace {
 
@@ -52,16 +35,19 @@ void encode_recorded(benchmark::State& state) {
   std::uint64_t counted = 0, passes = 0;
   GraphSession s = f.executor.begin_recorded();
   for (int warm = 0; warm < 3; ++warm) {
-    for (int i = 0; i < n; ++i) s.encode(f.dispatch);
-    s = f.executor.begin_recorded();
-  }
-  for (auto _ : state) {
-    const std::uint64_t before = allocations.load();
     for (int i = 0; i < n; ++i) {
       f.dispatch.views[3] = f.buffers[static_cast<std::size_t>(4 + i % 12)].view();
       s.encode(f.dispatch);
     }
-    counted += allocations.load() - before;
+    s = f.executor.begin_recorded();
+  }
+  for (auto _ : state) {
+    const std::uint64_t before = test::heap_allocations();
+    for (int i = 0; i < n; ++i) {
+      f.dispatch.views[3] = f.buffers[static_cast<std::size_t>(4 + i % 12)].view();
+      s.encode(f.dispatch);
+    }
+    counted += test::heap_allocations() - before;
     ++passes;
     state.PauseTiming();
     if (!s.status()) state.SkipWithError("encode failed");
@@ -105,12 +91,12 @@ void replay(benchmark::State& state) {
   }
   const Result<Plan> plan = s.compile();
   if (!plan || !plan->run()) state.SkipWithError("compile failed");
-  const std::uint64_t before = allocations.load();
+  const std::uint64_t before = test::heap_allocations();
   for (auto _ : state) {
     if (!plan->run()) state.SkipWithError("run failed");
   }
-  state.counters["allocations_per_run"] =
-      static_cast<double>(allocations.load() - before) / static_cast<double>(state.iterations());
+  state.counters["allocations_per_run"] = static_cast<double>(test::heap_allocations() - before) /
+                                          static_cast<double>(state.iterations());
 }
 BENCHMARK(replay)->Apply(onepass_bench::best_of_20);
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "../tests/graph/model_programs.h"
 #include "calibration.h"
 #include "graph/hazards.h"
 #include "graph/memory.h"
+#include "graph/model_programs.h"
 #include "graph/schedule.h"
 
 namespace {

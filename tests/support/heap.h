@@ -1,0 +1,16 @@
+// Counts every operator new of the program, and fails the one asked for. A program that links
+// heap.cpp has these operators.
+#pragma once
+
+#include <cstdint>
+
+namespace onepass::test {
+
+std::uint64_t heap_allocations() noexcept;  // since the program started
+std::int64_t heap_live() noexcept;          // allocated and not yet freed
+
+// The n-th operator new from now on throws std::bad_alloc, once; 0 turns it off. Of all threads.
+void fail_heap_allocation(std::uint64_t n) noexcept;
+bool heap_failure_fired() noexcept;
+
+}  // namespace onepass::test
