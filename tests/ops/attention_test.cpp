@@ -23,10 +23,10 @@ std::vector<double> reference(const ops::AttentionParams& p, const std::vector<f
       for (std::size_t key = rows[r].begin; key < rows[r].end; ++key) {
         double s = 0;
         for (std::size_t i = 0; i < p.head_dim; ++i) {
-          s += double{q[at + i]} * k[cache + key * p.head_dim + i];
+          s += f64(q[at + i]) * k[cache + key * p.head_dim + i];
         }
-        s *= double{p.scale};
-        if (p.softcap != 0.0f) s = double{p.softcap} * std::tanh(s / double{p.softcap});
+        s *= f64(p.scale);
+        if (p.softcap != 0.0f) s = f64(p.softcap) * std::tanh(s / f64(p.softcap));
         scores.push_back(s);
       }
       double top = -HUGE_VAL, total = 0;

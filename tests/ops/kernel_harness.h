@@ -200,6 +200,8 @@ class KernelRun {
   std::vector<std::size_t> memory_of_;  // by view
 };
 
+inline double f64(float x) { return static_cast<double>(x); }
+
 // Numbers in [-scale, scale], the same for the same seed.
 inline std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0f) {
   std::mt19937 generator(seed);
@@ -231,15 +233,15 @@ inline Stored store(DType type, const std::vector<float>& values) {
   for (std::size_t i = 0; i < values.size(); i += info(type).block_elements) {
     if (type == DType::f32) {
       put(values[i]);
-      s.values.push_back(double{values[i]});
+      s.values.push_back(f64(values[i]));
     } else if (type == DType::f16) {
       const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_f16(values[i]));
       put(bits);
-      s.values.push_back(double{ops::op_f16_to_f32(bits)});
+      s.values.push_back(f64(ops::op_f16_to_f32(bits)));
     } else if (type == DType::bf16) {
       const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_bf16(values[i]));
       put(bits);
-      s.values.push_back(double{ops::op_bf16_to_f32(bits)});
+      s.values.push_back(f64(ops::op_bf16_to_f32(bits)));
     } else if (type == DType::q4_0) {
       put_block(quant::BlockQ4_0{}, i);
     } else {
@@ -253,10 +255,10 @@ inline Stored store(DType type, const std::vector<float>& values) {
 inline std::vector<double> decode(DType type, const KernelRun& run, std::size_t view) {
   std::vector<double> values;
   if (type == DType::f32) {
-    for (float v : run.get<float>(view)) values.push_back(double{v});
+    for (float v : run.get<float>(view)) values.push_back(f64(v));
   } else {
     for (std::uint16_t v : run.get<std::uint16_t>(view)) {
-      values.push_back(double{type == DType::f16 ? ops::op_f16_to_f32(v) : ops::op_bf16_to_f32(v)});
+      values.push_back(f64(type == DType::f16 ? ops::op_f16_to_f32(v) : ops::op_bf16_to_f32(v)));
     }
   }
   return values;

@@ -25,7 +25,7 @@ Product reference(const std::vector<float>& x, const std::vector<double>& w, con
     for (std::size_t n = 0; n < c.n; ++n) {
       double sum = 0, magnitude = 0;
       for (std::size_t k = 0; k < c.k; ++k) {
-        const double term = double{x[m * c.k + k]} * w[n * c.k + k];
+        const double term = f64(x[m * c.k + k]) * w[n * c.k + k];
         sum += term;
         magnitude += std::abs(term);
       }
@@ -40,7 +40,7 @@ void expect_product(const std::vector<float>& got, const Product& want, std::uin
                     const std::string& what) {
   ASSERT_EQ(got.size(), want.out.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(double{got[i]}, want.out[i], sum_error(k, want.magnitude[i]) + 1e-30)
+    ASSERT_NEAR(f64(got[i]), want.out[i], sum_error(k, want.magnitude[i]) + 1e-30)
         << what << " at " << i;
   }
 }

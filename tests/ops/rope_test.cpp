@@ -24,7 +24,7 @@ ops::RopeParams params_of(const Case& c, double theta) {
   p.distance = c.mode == Mode::interleaved ? 1 : dim / 2;
   p.has_factors = c.factors ? 1 : 0;
   p.ratio_hi = static_cast<float>(ratio);
-  p.ratio_lo = static_cast<float>(ratio - double{p.ratio_hi});
+  p.ratio_lo = static_cast<float>(ratio - f64(p.ratio_hi));
   return p;
 }
 
@@ -39,7 +39,7 @@ std::vector<double> reference(const Case& c, double theta, const std::vector<dou
       for (std::size_t i = 0; i < c.rope_dim / 2; ++i) {
         const double dim = c.mode == Mode::neox_full ? c.head_dim : c.rope_dim;
         double angle = positions[r] * std::pow(theta, -2.0 * static_cast<double>(i) / dim);
-        if (c.factors) angle /= double{factors[i]};
+        if (c.factors) angle /= f64(factors[i]);
         std::size_t a = i, b = i + c.rope_dim / 2;
         if (c.mode == Mode::interleaved) {
           a = 2 * i;

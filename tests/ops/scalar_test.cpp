@@ -33,7 +33,7 @@ TEST(F16, EveryValueDecodesAndReturns) {
       EXPECT_EQ(back & 0x8000u, h & 0x8000u);
       continue;
     }
-    ASSERT_EQ(double{x}, want) << h;
+    ASSERT_EQ(f64(x), want) << h;
     ASSERT_EQ(std::signbit(x), (h & 0x8000u) != 0) << h;
     ASSERT_EQ(ops::op_f32_to_f16(x), h);
   }
@@ -73,12 +73,12 @@ TEST(BF16, EveryValueReturnsAndMiddlesRoundToEven) {
 // Distance in units of the last place of the exact result, subnormals included.
 double ulps(float got, double want) {
   const double magnitude = std::max(std::abs(want), 0x1p-126);
-  return std::abs(double{got} - want) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
+  return std::abs(f64(got) - want) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
 }
 
 TEST(Scalar, ExpStaysWithinTwoUlps) {
   for (float x = -104.0f; x < 88.72f; x += 0.0007f) {
-    ASSERT_LE(ulps(ops::op_exp(x), std::exp(double{x})), 2.0) << x;
+    ASSERT_LE(ulps(ops::op_exp(x), std::exp(f64(x))), 2.0) << x;
   }
   EXPECT_EQ(ops::op_exp(0.0f), 1.0f);
   EXPECT_EQ(ops::op_exp(89.0f), infinity);
@@ -90,10 +90,10 @@ TEST(Scalar, ExpStaysWithinTwoUlps) {
 
 TEST(Scalar, TanhStaysWithinFourUlps) {
   for (float x = -12.0f; x < 12.0f; x += 0.00031f) {
-    ASSERT_LE(ulps(ops::op_tanh(x), std::tanh(double{x})), 4.0) << x;
+    ASSERT_LE(ulps(ops::op_tanh(x), std::tanh(f64(x))), 4.0) << x;
   }
   for (float x = 1e-30f; x < 0.1f; x *= 1.37f) {
-    ASSERT_LE(ulps(ops::op_tanh(x), std::tanh(double{x})), 4.0) << x;
+    ASSERT_LE(ulps(ops::op_tanh(x), std::tanh(f64(x))), 4.0) << x;
     ASSERT_EQ(ops::op_tanh(-x), -ops::op_tanh(x));
   }
   EXPECT_EQ(ops::op_tanh(infinity), 1.0f);
@@ -113,8 +113,8 @@ TEST(Scalar, CosSinCoverTheCircle) {
   for (int i = -5000; i <= 5000; ++i) {
     const float turns = static_cast<float>(i) / 10000.0f;
     const ops::OpPair p = ops::op_cos_sin_turns(turns);
-    ASSERT_NEAR(double{p.hi}, std::cos(2 * M_PI * double{turns}), 2e-7) << turns;
-    ASSERT_NEAR(double{p.lo}, std::sin(2 * M_PI * double{turns}), 2e-7) << turns;
+    ASSERT_NEAR(f64(p.hi), std::cos(2 * M_PI * f64(turns)), 2e-7) << turns;
+    ASSERT_NEAR(f64(p.lo), std::sin(2 * M_PI * f64(turns)), 2e-7) << turns;
   }
 }
 
@@ -124,7 +124,7 @@ TEST(Scalar, RopeAngleIsExactAtLongContexts) {
     for (std::uint32_t dim : {64u, 128u, 512u}) {
       const double ratio = std::pow(theta, -2.0 / dim);
       const auto hi = static_cast<float>(ratio);
-      const auto lo = static_cast<float>(ratio - double{hi});
+      const auto lo = static_cast<float>(ratio - f64(hi));
       for (std::uint32_t i = 0; i < dim / 2; i += 3) {
         for (std::uint32_t position : {0u, 1u, 77u, 4096u, 131071u, 1048575u, 10000019u}) {
           for (float factor : {1.0f, 8.0f, 3.7f}) {
@@ -135,9 +135,9 @@ TEST(Scalar, RopeAngleIsExactAtLongContexts) {
                 ops::op_cos_sin_turns(ops::op_rope_turns(position, i, hi, lo, factor));
             // 3e-7 for the result, 2^-40 of the angle for the frequency.
             const double bound = 3e-7 + static_cast<double>(angle) * 0x1p-40;
-            ASSERT_NEAR(double{p.hi}, static_cast<double>(cosl(angle)), bound)
+            ASSERT_NEAR(f64(p.hi), static_cast<double>(cosl(angle)), bound)
                 << theta << " " << dim << " " << i << " " << position << " " << factor;
-            ASSERT_NEAR(double{p.lo}, static_cast<double>(sinl(angle)), bound);
+            ASSERT_NEAR(f64(p.lo), static_cast<double>(sinl(angle)), bound);
           }
         }
       }
@@ -186,11 +186,11 @@ void expect_quantized_within(double steps, double levels) {
     quant::quantize(x.data(), block);
     quant::dequantize(block, out);
     double largest = 0;
-    for (float v : x) largest = std::max(largest, std::abs(double{v}));
+    for (float v : x) largest = std::max(largest, std::abs(f64(v)));
     // The scale is rounded to f16, which moves the ends by up to 2^-11.
     const double bound = largest / levels * steps + largest * 0x1p-11;
     for (std::size_t i = 0; i < 32; ++i) {
-      ASSERT_NEAR(double{out[i]}, double{x[i]}, bound) << seed << " at " << i;
+      ASSERT_NEAR(f64(out[i]), f64(x[i]), bound) << seed << " at " << i;
     }
   }
 }
