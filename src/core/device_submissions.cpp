@@ -317,25 +317,6 @@ void DeviceState::log(std::string_view category, std::string_view text) noexcept
   }
 }
 
-Counters DeviceState::read_counters() const noexcept {
-  const auto get = [](const std::atomic<std::uint64_t>& c) {
-    return c.load(std::memory_order_relaxed);
-  };
-  return Counters{
-      get(counters.syncs),           get(counters.dispatches), get(counters.replayed_dispatches),
-      get(counters.command_buffers), get(counters.barriers),   get(counters.automatic_barriers),
-      get(counters.elided_barriers), get(counters.barrier_ns)};
-}
-
-void DeviceState::reset_counters() noexcept {
-  for (std::atomic<std::uint64_t>* c :
-       {&counters.syncs, &counters.dispatches, &counters.replayed_dispatches,
-        &counters.command_buffers, &counters.barriers, &counters.automatic_barriers,
-        &counters.elided_barriers, &counters.barrier_ns}) {
-    c->store(0, std::memory_order_relaxed);
-  }
-}
-
 Submission::Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept
     : device_(std::move(device)), state_(state) {}
 
