@@ -173,7 +173,8 @@ Status NodeList::add_range(const MemRange& m, bool write) {
 }
 
 Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
-                        std::span<const MemRange> reads_, std::span<const MemRange> writes_) {
+                        std::span<const MemRange> reads_, std::span<const MemRange> writes_,
+                        bool ranges_follow) {
   const char* slots = nullptr;
   std::uint32_t n_slots = 0, params_bytes = 0;
   CapturedOpKind own_kind = CapturedOpKind::other;
@@ -213,14 +214,15 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
                 d.file, d.line);
   }
   // Access: the kernel's declaration, else the ranges passed, else every view both ways.
-  const bool passed = slots == nullptr && (!reads_.empty() || !writes_.empty());
+  const bool passed =
+      ranges_follow || (slots == nullptr && (!reads_.empty() || !writes_.empty()));
   const Mark m = mark();
   try {
     if (Status ok = append_ranges(d, slots, passed); !ok) {
       rollback(m);
       return ok;
     }
-    if (passed) {
+    if (passed && !ranges_follow) {
       for (const bool write : {false, true}) {
         for (const MemRange& range : write ? writes_ : reads_) {
           if (Status ok = add_range(range, write); !ok) {
@@ -240,6 +242,7 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     StoredNode& n = *new (nodes_.room(1)) StoredNode;
     nodes_.commit(1);
     n.op_kind = kind.value_or(own_kind);
+    n.assumed = slots == nullptr && !passed;
     n.n_views = d.n_views;
     n.op = d.op;
     n.format = d.format;
@@ -286,14 +289,15 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
       }
       r = *resolved;
     }
-    const Access a = slots == nullptr  ? d.access[i]
+    const Access a = passed            ? Access::none
+                     : slots == nullptr ? d.access[i]
                      : slots[i] == 'i' ? Access::read
                      : slots[i] == 'o' ? Access::write
                                        : Access::read_write;
     if (v.offset > r.bytes || v.bytes > r.bytes - v.offset || (r.immutable && writes(a))) {
       return view_error(d, i, r);
     }
-    if (passed || r.immutable || v.bytes == 0 || a == Access::none) continue;
+    if (r.immutable || v.bytes == 0 || a == Access::none) continue;
     // A range that is read and written counts once, as a write, which orders at least as much.
     *out++ = graph::Range{r.base + v.offset, r.base + v.offset + v.bytes, r.region, writes(a)};
   }
@@ -327,16 +331,20 @@ Status NodeList::append_copy(const NodeList& other, std::uint32_t i) {
   }
   for (const auto& table : other.tables_) add_table(table);
   const Dispatch d = other.dispatch(i);
-  const std::size_t before = ranges_.size();
-  ONEPASS_TRY(append(d, n.op_kind, {}, {}));
+  const Mark m = mark();
   // The other list's ranges count: they may have been given by hand.
-  ranges_.truncate(before);
+  ONEPASS_TRY(append(d, n.op_kind, {}, {}, true));
   StoredNode& copy = nodes_.back();
   copy.opaque = n.opaque;
+  copy.assumed = n.assumed;
   for (const graph::Range& r : other.ranges(i)) {
-    ONEPASS_TRY(add_range(other.describe(r), r.write));
+    if (Status ok = add_range(other.describe(r), r.write); !ok) {
+      rollback(m);
+      --dispatches_;
+      return ok;
+    }
   }
-  copy.n_ranges = static_cast<std::uint32_t>(ranges_.size() - before);
+  copy.n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges);
   return {};
 }
 
@@ -353,11 +361,11 @@ Status NodeList::append_node(const CapturedNode& node) {
   d.extra = node.extra.get();
   const std::size_t before = ranges_.size();
   ONEPASS_TRY(append(d, node.op_kind, node.reads, node.writes));
-  const bool declared = d.op != Op::custom || !device_->find_kernel(d.kernel)->slots.empty();
-  if (!declared && node.reads.empty() && node.writes.empty()) {
+  if (nodes_.back().assumed) {
     ranges_.truncate(before);
     nodes_.back().n_ranges = 0;
     nodes_.back().opaque = true;
+    nodes_.back().assumed = false;
   }
   return {};
 }
@@ -366,6 +374,15 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
                                std::span<const MemRange> writes_) {
   if (nodes_.empty() || !is_dispatch(size() - 1)) return {};
   StoredNode& n = nodes_.back();
+  const bool declared = n.op != Op::custom || !device_->find_kernel(n.kernel)->slots.empty();
+  if (declared || (reads_.empty() && writes_.empty())) return {};
+  // What was assumed for want of anything better gives way; what was passed stays.
+  if (n.assumed) {
+    ranges_.truncate(n.first_range);
+    n.n_ranges = 0;
+    n.assumed = false;
+  }
+  n.opaque = false;
   bool has_reads = false, has_writes = false;
   for (const graph::Range& r : ranges(size() - 1)) (r.write ? has_writes : has_reads) = true;
   const std::size_t before = ranges_.size();
@@ -375,7 +392,6 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
   if (!has_writes) {
     for (const MemRange& r : writes_) ONEPASS_TRY(add_range(r, true));
   }
-  if (ranges_.size() != before) n.opaque = false;
   n.n_ranges += static_cast<std::uint32_t>(ranges_.size() - before);
   return {};
 }
