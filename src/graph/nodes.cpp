@@ -359,6 +359,12 @@ Status NodeList::append_node(const CapturedNode& node) {
   }
   Dispatch d = node.dispatch;
   d.extra = node.extra.get();
+  if (node.memory) {
+    if (node.memory->device != device_) {
+      return fail(ErrorCode::invalid_argument, "record: the node belongs to another device");
+    }
+    for (const auto& table : node.memory->tables) add_table(table);
+  }
   const std::size_t before = ranges_.size();
   ONEPASS_TRY(append(d, node.op_kind, node.reads, node.writes));
   if (nodes_.back().assumed) {
@@ -454,6 +460,20 @@ CapturedNode NodeList::captured(std::uint32_t i) const {
   if (nodes_[i].extra != ~0u) c.extra = extras_[nodes_[i].extra];
   c.dispatch.extra = c.extra.get();
   for (const graph::Range& r : ranges(i)) (r.write ? c.writes : c.reads).push_back(describe(r));
+
+  auto memory = std::make_shared<NodeMemory>();
+  memory->device = device_;
+  memory->tables = tables_;
+  const auto keep = [&](BufferId id) {
+    if (!id || (id.slot & scratch_slot_bit) != 0) return;
+    const auto same = [id](const Buffer& b) { return b.id() == id; };
+    if (std::any_of(memory->buffers.begin(), memory->buffers.end(), same)) return;
+    if (device_->retain(id)) memory->buffers.push_back(device_->adopt(id, locals_[id.slot].bytes));
+  };
+  for (const View& v : views(i)) keep(v.buffer);
+  for (const MemRange& r : c.reads) keep(r.buffer);
+  for (const MemRange& r : c.writes) keep(r.buffer);
+  c.memory = std::move(memory);
   return c;
 }
 

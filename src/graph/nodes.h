@@ -32,6 +32,12 @@ struct ScratchTable {
   static std::shared_ptr<ScratchTable> create();
 };
 
+struct NodeMemory {
+  std::shared_ptr<DeviceState> device;
+  std::vector<Buffer> buffers;
+  std::vector<std::shared_ptr<ScratchTable>> tables;
+};
+
 struct StoredNode {
   CapturedNode::Kind kind = CapturedNode::Kind::dispatch;
   CapturedOpKind op_kind = CapturedOpKind::other;
