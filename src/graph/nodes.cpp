@@ -172,6 +172,36 @@ Status NodeList::add_range(const MemRange& m, bool write) {
   return {};
 }
 
+namespace {
+
+Status check_extra(const char* name, const Dispatch& d) {
+  std::vector<std::uint32_t> slots(d.extra->slots.begin(), d.extra->slots.begin() + d.n_views);
+  std::vector<std::uint32_t> shared;
+  for (const DispatchExtra::Block& block : d.extra->blocks) {
+    slots.push_back(block.slot);
+    if (block.bytes.size() > max_block_bytes) {
+      return fail(ErrorCode::limit,
+                  std::string(name) + ": " + std::to_string(block.bytes.size()) +
+                      " inline bytes in slot " + std::to_string(block.slot) + ", at most " +
+                      std::to_string(max_block_bytes),
+                  d.file, d.line);
+    }
+  }
+  for (const DispatchExtra::Shared& s : d.extra->shared) shared.push_back(s.slot);
+  for (std::vector<std::uint32_t>* list : {&slots, &shared}) {
+    std::sort(list->begin(), list->end());
+    const auto twice = std::adjacent_find(list->begin(), list->end());
+    if (twice != list->end()) {
+      return fail(ErrorCode::invalid_argument,
+                  std::string(name) + ": slot " + std::to_string(*twice) + " is bound twice",
+                  d.file, d.line);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
                         std::span<const MemRange> reads_, std::span<const MemRange> writes_,
                         bool ranges_follow) {
@@ -212,6 +242,9 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
                     " bytes of parameters, expected " + std::to_string(n_slots) + " and " +
                     std::to_string(params_bytes),
                 d.file, d.line);
+  }
+  if (d.op == Op::custom && d.extra != nullptr) {
+    ONEPASS_TRY(check_extra(dispatch_name(*device_, d.op, d.kernel), d));
   }
   // Access: the kernel's declaration, else the ranges passed, else every view both ways.
   const bool passed =

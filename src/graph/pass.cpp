@@ -28,6 +28,11 @@ Status default_launch(const Dispatch& d, Launch& l) {
     }
   }
   l.tiles = static_cast<std::uint32_t>(tiles);
+  if (d.extra != nullptr) {
+    std::uint64_t shared = 0;
+    for (const DispatchExtra::Shared& s : d.extra->shared) shared += s.bytes;
+    l.shared_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(shared, 0xffffffffu));
+  }
   return {};
 }
 
