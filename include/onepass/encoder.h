@@ -42,7 +42,9 @@ class Submission {
 
  private:
   friend class DeviceState;
+  friend class GraphSession;
   Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept;
+  Status wait_uncounted() const;
   std::shared_ptr<DeviceState> device_;
   SubmissionState* state_ = nullptr;
 };

@@ -98,6 +98,7 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
     s->completion.span = {};
     s->waited.store(false, std::memory_order_relaxed);
     s->sampled = false;
+    s->samples = s->dropped = 0;
     s->serial = last_submitted_ + 1;
     if (pass->recording.timed && pass->last_serial != 0 && flight_count_ > 0 &&
         in_flight_[flight_head_]->serial <= pass->last_serial) {
@@ -106,6 +107,7 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
         SubmissionState* f = in_flight_[(flight_head_ + i) % in_flight_.size()];
         if (f->serial == pass->last_serial && !f->sampled) {
           f->sampled = true;
+          f->dropped = pass->dispatches;
           const std::lock_guard log_lock(log_mutex_);
           samples_dropped_ += pass->dispatches;
         }
@@ -241,7 +243,7 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
     ++t.count;
     if (options_.profile != Profile::dispatches) return;
     if (spans.empty()) {
-      samples_dropped_ += pass.dispatches;
+      samples_dropped_ += s.dropped = pass.dispatches;
       return;
     }
     for (std::size_t i = 0; i < spans.size(); ++i) {
@@ -250,10 +252,11 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
       samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kernel->kind,
                                         l.index, spans[i].start_ns, spans[i].end_ns,
                                         l.launch.bytes_moved});
+      ++s.samples;
     }
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(log_mutex_);
-    samples_dropped_ += s.pass->dispatches;
+    samples_dropped_ += s.dropped = s.pass->dispatches - s.samples;
   }
 }
 
@@ -342,6 +345,8 @@ Status Submission::wait() const {
   if (!state_) return fail(ErrorCode::invalid_state, "wait: nothing was submitted");
   return device_->wait(*state_, true);
 }
+
+Status Submission::wait_uncounted() const { return device_->wait(*state_, false); }
 
 bool Submission::is_done() const { return state_ && device_->is_done(*state_); }
 

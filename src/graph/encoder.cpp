@@ -14,6 +14,18 @@ EncoderState::~EncoderState() {
   if (open) device->close_command_buffer();
 }
 
+void EncoderState::end(Error e) noexcept {
+  if (std::exchange(open, false)) device->close_command_buffer();
+  direct.reset();
+  capture.reset();
+  scratch.reset();
+  tracker.reset();
+  pending_kind.reset();
+  pending_reads.clear();
+  pending_writes.clear();
+  error = std::move(e);
+}
+
 Status EncoderState::status() const {
   if (misused.load(std::memory_order_relaxed)) return two_threads_error();
   if (error) return *error;

@@ -34,6 +34,9 @@ class EncoderState {
   // A barrier node of a graph; returns whether the backend gets it.
   Result<bool> replay_barrier();
   Result<Submission> commit(std::string_view label);
+  Status open_list();  // takes a command buffer, unless there is one
+  // Gives back what it holds; every later call returns the error.
+  void end(Error e) noexcept;
   Status validate() const;
 
   void fail(Error e) noexcept {
@@ -60,7 +63,6 @@ class EncoderState {
   std::atomic<bool> misused{false};
 
  private:
-  Status open_list();
   Status add_direct(bool check, bool opaque, bool& barrier);
   void issue_barrier(bool is_fence);
   template <class F>

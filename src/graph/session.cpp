@@ -16,7 +16,20 @@ std::uint64_t ns_between(std::chrono::steady_clock::time_point a,
   return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
 }
 
-Error ended_error() { return make_error(ErrorCode::invalid_state, "the session has ended"); }
+// Short enough for the small-string buffer: making it allocates nothing.
+Error ended_error() { return make_error(ErrorCode::invalid_state, "session ended"); }
+
+// Ends the session however finish or compile return.
+class Ending {
+ public:
+  explicit Ending(SessionState& s) noexcept : session_(s) {}
+  ~Ending() { session_.end(); }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  SessionState& session_;
+};
 
 }  // namespace
 
@@ -54,6 +67,13 @@ SessionState::SessionState(std::shared_ptr<ExecutorState> e, bool recorded)
     s->scratch = scratch;
     if (recorded) s->capture = executor->take_list();
   }
+}
+
+void SessionState::end() noexcept {
+  ended = true;
+  scratch.reset();
+  discarded.clear();
+  if (EncoderState* e = encoder.live_state(); e != nullptr) e->end(ended_error());
 }
 
 void SessionState::close_group() noexcept {
@@ -273,8 +293,9 @@ namespace {
 struct Submitted {
   Submission first, second;
 
-  Status wait() const {
-    Status a = first ? first.wait() : Status{};
+  // One wait, whether the pass was cut in two or not.
+  Status wait(Status (Submission::*uncounted)() const) const {
+    Status a = second ? (first.*uncounted)() : first.wait();
     Status b = second ? second.wait() : Status{};
     if (a || b) return a ? b : a;
     Error both = std::move(a).error();
@@ -289,8 +310,8 @@ Result<FinishReport> GraphSession::finish(const FinishOptions& options) {
   if (!state_) return host_out_of_memory();
   return guarded([&]() -> Result<FinishReport> {
     if (state_->ended) return ended_error();
-    const std::unique_ptr<SessionState> session = std::move(state_);
-    return finish_session(*session, options);
+    const Ending ending(*state_);
+    return finish_session(*state_, options);
   });
 }
 
@@ -358,12 +379,16 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
     const std::uint32_t split = options.command_buffers == 2
                                     ? graph->split_index(options.first_min, options.first_percent)
                                     : end;
+    if (split < end) {  // before anything runs, so that a failure runs nothing
+      second.emplace(device);
+      if (second->live_state() == nullptr) return host_out_of_memory();
+      ONEPASS_TRY(second->live_state()->open_list());
+    }
     ONEPASS_TRY(graph->encode_range(encoder, 0, split, recomputed));
     report.record_ns = lap();
     ONEPASS_TRY(commit(encoder, submitted.first, 0));
     if (split < end) {
       lap();
-      second.emplace(device);
       // Whatever happens to the second part, the first one is running and is waited for.
       const Status rest = [&]() -> Status {
         ONEPASS_TRY(graph->encode_range(*second, split, end, recomputed));
@@ -380,15 +405,15 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
   }
   report.submission = submitted.second ? submitted.second : submitted.first;
   if (begin < first_submit) report.encode_ns = ns_between(begin, first_submit);
-  const bool timed = device.options().profile == Profile::dispatches;
-  report.samples = timed ? report.dispatches : 0;
   if (options.wait) {
-    ONEPASS_TRY(submitted.wait());
+    ONEPASS_TRY(submitted.wait(&Submission::wait_uncounted));
     report.wait_ns = ns_between(first_submit, Clock::now());
     for (const Submission* s : {&submitted.first, &submitted.second}) {
       if (*s) {
         ONEPASS_ASSIGN(const std::uint64_t ns, s->gpu_time_ns());
         report.gpu_ns += ns;
+        report.samples += s->state_->samples;
+        report.samples_dropped += s->state_->dropped;
       }
     }
   }
@@ -399,7 +424,8 @@ Result<Plan> GraphSession::compile(const PlanOptions& options) {
   if (!state_) return host_out_of_memory();
   return guarded([&]() -> Result<Plan> {
     if (state_->ended) return ended_error();
-    const std::unique_ptr<SessionState> session = std::move(state_);
+    const Ending ending(*state_);
+    SessionState* const session = state_.get();
     ONEPASS_TRY(session->encoder.status());
     std::optional<ComputeGraph> graph = session->encoder.take_capture();
     if (!graph) {

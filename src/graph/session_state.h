@@ -48,6 +48,8 @@ class SessionState {
   std::array<std::uint32_t, 8> bins{};
   std::uint64_t tracker_ns = 0;
 
+  // Gives everything back; the session says from now on that it has ended.
+  void end() noexcept;
   void close_group() noexcept;
   bool to_ranges(std::span<const View> views, bool write, std::vector<graph::Range>& out,
                  std::vector<MemRange>& as_given);
