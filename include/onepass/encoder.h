@@ -22,6 +22,11 @@ class ComputeGraph;
 class SubmissionState;
 class EncoderState;
 
+// First launch to last, on the device's clock.
+struct GpuSpan {
+  std::uint64_t start_ns = 0, end_ns = 0;
+};
+
 // One execution on a device. Copies name the same one. Dropping it neither waits nor cancels.
 class Submission {
  public:
@@ -37,6 +42,7 @@ class Submission {
   bool is_done() const;
   // Device time from first to last launch, in ns; waits.
   Result<std::uint64_t> gpu_time_ns() const;
+  Result<GpuSpan> gpu_span() const;
   std::string label() const;
   void* native_handle() const noexcept { return nullptr; }
 

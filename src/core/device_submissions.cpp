@@ -249,7 +249,7 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const RecordedLaunch& l = pass.recording.launches[i];
       if (l.is_fence()) continue;
-      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kernel->kind,
+      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kind,
                                         l.index, spans[i].start_ns, spans[i].end_ns,
                                         l.launch.bytes_moved});
       ++s.samples;
@@ -350,9 +350,13 @@ Status Submission::wait_uncounted() const { return device_->wait(*state_, false)
 
 bool Submission::is_done() const { return state_ && device_->is_done(*state_); }
 
-Result<std::uint64_t> Submission::gpu_time_ns() const {
+Result<GpuSpan> Submission::gpu_span() const {
   ONEPASS_TRY(wait());
-  const TimeSpan& span = state_->completion.span;
+  return GpuSpan{state_->completion.span.start_ns, state_->completion.span.end_ns};
+}
+
+Result<std::uint64_t> Submission::gpu_time_ns() const {
+  ONEPASS_ASSIGN(const GpuSpan span, gpu_span());
   return span.end_ns > span.start_ns ? span.end_ns - span.start_ns : 0;
 }
 

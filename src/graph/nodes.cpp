@@ -7,9 +7,10 @@
 
 namespace onepass {
 
-std::shared_ptr<ScratchTable> ScratchTable::create() {
+std::shared_ptr<ScratchTable> ScratchTable::create(std::shared_ptr<const void> labels) {
   static std::atomic<std::uint32_t> next_tag{1};
   auto table = std::make_shared<ScratchTable>();
+  table->labels = std::move(labels);
   do {
     table->tag = next_tag.fetch_add(1, std::memory_order_relaxed);
   } while (table->tag == 0);

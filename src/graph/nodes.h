@@ -28,8 +28,9 @@ struct ScratchTable {
   };
   std::uint32_t tag = 0;  // never 0
   std::vector<Item> items;
+  std::shared_ptr<const void> labels;  // where the session's labels live
 
-  static std::shared_ptr<ScratchTable> create();
+  static std::shared_ptr<ScratchTable> create(std::shared_ptr<const void> labels);
 };
 
 struct NodeMemory {

@@ -206,6 +206,7 @@ void fill_recording(const NodeList& list, const Lowered& lowered, const PlacedMe
       l.grid = d.grid;
       l.extra = d.extra;
       l.label = d.label;
+      l.kind = list.node(item.node).op_kind;
       if (item.scratch != ~0u) l.scratch = memory.workspace[item.scratch];
       if (item.persistent != ~std::uint64_t{0}) {
         l.persistent = memory.persistent;

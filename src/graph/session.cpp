@@ -62,7 +62,7 @@ SessionState::SessionState(std::shared_ptr<ExecutorState> e, bool recorded)
     : executor(std::move(e)),
       encoder(Device(executor->device)),
       recording(recorded),
-      scratch(ScratchTable::create()) {
+      scratch(ScratchTable::create(executor->labels)) {
   if (EncoderState* s = encoder.live_state(); s != nullptr) {
     s->scratch = scratch;
     if (recorded) s->capture = executor->take_list();
@@ -73,7 +73,10 @@ void SessionState::end() noexcept {
   ended = true;
   scratch.reset();
   discarded.clear();
-  if (EncoderState* e = encoder.live_state(); e != nullptr) e->end(ended_error());
+  EncoderState* const e = encoder.live_state();
+  if (e == nullptr) return;
+  executor->return_list(std::move(e->capture));
+  e->end(ended_error());
 }
 
 void SessionState::close_group() noexcept {
@@ -183,7 +186,7 @@ const char* GraphSession::intern(std::string_view label) {
   if (!state_) return nullptr;
   try {
     const std::lock_guard lock(state_->executor->mutex);
-    auto& labels = state_->executor->labels;
+    auto& labels = *state_->executor->labels;
     const auto it = labels.find(label);
     return (it != labels.end() ? it : labels.emplace(label).first)->c_str();
   } catch (const std::bad_alloc&) {

@@ -21,7 +21,9 @@ class ExecutorState {
   std::mutex mutex;
   std::mutex arena_mutex;                        // one compile at a time
   std::shared_ptr<ArenaBlock> arena;             // of plans; under arena_mutex
-  std::set<std::string, std::less<>> labels;     // under mutex
+  // Under mutex. Passes in flight and plans hold it too: it may outlive the executor.
+  using Labels = std::set<std::string, std::less<>>;
+  std::shared_ptr<Labels> labels = std::make_shared<Labels>();
   std::vector<std::unique_ptr<NodeList>> spare;  // cleared lists with their storage; under mutex
 
   // Storage goes from pass to pass, so that recording allocates nothing once warm.
