@@ -73,6 +73,8 @@ class CommandEncoder {
   ~CommandEncoder();  // what was not committed does not run
 
   Status status() const;
+  // Makes an error of the caller's stick, unless there is one.
+  void fail(Error error);
 
   // The one encode. Views are checked against their buffers; access comes from the dispatch.
   void encode(const Dispatch& dispatch);
@@ -118,6 +120,8 @@ class CommandEncoder {
   EncoderState* live_state() const noexcept { return state_.get(); }
 
  private:
+  friend class GraphSession;
+  CommandEncoder() noexcept;  // of a session that could not be made
   std::unique_ptr<EncoderState> state_;
 };
 

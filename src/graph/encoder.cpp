@@ -290,6 +290,7 @@ CommandEncoder::CommandEncoder(const Device& device) {
     // Every call says so.
   }
 }
+CommandEncoder::CommandEncoder() noexcept = default;
 CommandEncoder::CommandEncoder(CommandEncoder&&) noexcept = default;
 CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
 CommandEncoder::~CommandEncoder() = default;
@@ -297,6 +298,10 @@ CommandEncoder::~CommandEncoder() = default;
 Status CommandEncoder::status() const {
   const Entered in(state_.get());
   return in ? state_->status() : Status(in.error());
+}
+
+void CommandEncoder::fail(Error error) {
+  if (const Entered in(state_.get()); in) state_->fail(std::move(error));
 }
 
 void CommandEncoder::encode(const Dispatch& dispatch) {
@@ -366,7 +371,7 @@ Status CommandEncoder::wait_until_completed() {
   const Entered in(state_.get());
   if (!in) return in.error();
   if (!state_->last) {
-    return fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
+    return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
   }
   return state_->last.wait();
 }

@@ -6,6 +6,7 @@
 #include "core/guarded.h"
 #include "graph/plan_state.h"
 #include "graph/session_state.h"
+#include "graph/tracker.h"
 
 namespace onepass {
 namespace {
@@ -86,29 +87,12 @@ void SessionState::close_group() noexcept {
   in_group = 0;
 }
 
-// Ranges for the session's own tracker: imported host memory is one region, by address.
 bool SessionState::to_ranges(std::span<const View> views, bool write,
                              std::vector<graph::Range>& out, std::vector<MemRange>& as_given) {
-  for (const View& v : views) {
-    as_given.push_back(MemRange::of(v));
-    if (v.bytes == 0) continue;
-    std::uint32_t region = v.buffer.slot;
-    std::uint64_t lo = v.offset;
-    if ((region & scratch_slot_bit) == 0) {
-      DeviceState& d = *executor->device;
-      if (!d.retain(v.buffer)) {
-        encoder.live_state()->fail(
-            make_error(ErrorCode::stale, "barrier_between: a buffer was freed"));
-        return false;
-      }
-      const BufferFacts facts = d.facts(v.buffer);
-      d.release(v.buffer);
-      if (facts.region == 0) region = ~scratch_slot_bit;
-      lo += facts.region_base;
-    }
-    out.push_back(graph::Range{lo, lo + v.bytes, region, write});
-  }
-  return true;
+  for (const View& v : views) as_given.push_back(MemRange::of(v));
+  Status ok = graph::append_ranges(*executor->device, views, write, out);
+  if (!ok) encoder.live_state()->fail(std::move(ok).error());
+  return ok.has_value();
 }
 
 GraphSession::GraphSession(std::unique_ptr<SessionState> state) noexcept
@@ -128,7 +112,10 @@ Status GraphSession::status() const {
 }
 
 bool GraphSession::is_recording() const { return state_ && state_->encoder.is_capturing(); }
-CommandEncoder& GraphSession::encoder() { return state_->encoder; }
+CommandEncoder& GraphSession::encoder() {
+  static thread_local CommandEncoder none;  // does nothing and says so
+  return state_ ? state_->encoder : none;
+}
 Device GraphSession::device() const { return Device(state_->executor->device); }
 
 void GraphSession::encode(const Dispatch& dispatch) {
