@@ -99,6 +99,10 @@ struct Counters {
   }
 };
 
+// Totals over all devices of the process, those closed included, since reset_process_counters().
+Counters process_counters() noexcept;
+void reset_process_counters() noexcept;
+
 // One dispatch of a profiled pass. Times in ns on the device's clock.
 struct DispatchSample {
   std::string label;  // of the submission

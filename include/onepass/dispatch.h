@@ -118,7 +118,7 @@ struct Dispatch {
       views[n_views] = view;
       access[n_views] = view_access;
     }
-    ++n_views;
+    if (n_views <= max_views) ++n_views;
   }
   template <class P>
   void set_params(const P& p) noexcept {

@@ -22,6 +22,11 @@ class ComputeGraph;
 class SubmissionState;
 class EncoderState;
 
+// First launch to last, on the device's clock.
+struct GpuSpan {
+  std::uint64_t start_ns = 0, end_ns = 0;
+};
+
 // One execution on a device. Copies name the same one. Dropping it neither waits nor cancels.
 class Submission {
  public:
@@ -37,12 +42,15 @@ class Submission {
   bool is_done() const;
   // Device time from first to last launch, in ns; waits.
   Result<std::uint64_t> gpu_time_ns() const;
+  Result<GpuSpan> gpu_span() const;
   std::string label() const;
   void* native_handle() const noexcept { return nullptr; }
 
  private:
   friend class DeviceState;
+  friend class GraphSession;
   Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept;
+  Status wait_uncounted() const;
   std::shared_ptr<DeviceState> device_;
   SubmissionState* state_ = nullptr;
 };
@@ -65,6 +73,8 @@ class CommandEncoder {
   ~CommandEncoder();  // what was not committed does not run
 
   Status status() const;
+  // Makes an error of the caller's stick, unless there is one.
+  void fail(Error error);
 
   // The one encode. Views are checked against their buffers; access comes from the dispatch.
   void encode(const Dispatch& dispatch);
@@ -76,6 +86,12 @@ class CommandEncoder {
   // A full fence that also forgets the tracked ranges.
   void force_barrier_and_reset_tracker() { fence(); }
   std::size_t mem_ranges_len() const;
+
+  // Gives a dispatch to the command buffer at once, also while capturing, and counts it as replayed.
+  // Takes the pending kind, leaves the pending ranges.
+  void replay_dispatch(const Dispatch& dispatch);
+  // The whole allocation that a view lies in: a buffer, or scratch of this encoder's session.
+  Result<View> whole(const View& view) const;
 
   // Capture.
   void start_capture();
@@ -104,6 +120,8 @@ class CommandEncoder {
   EncoderState* live_state() const noexcept { return state_.get(); }
 
  private:
+  friend class GraphSession;
+  CommandEncoder() noexcept;  // of a session that could not be made
   std::unique_ptr<EncoderState> state_;
 };
 

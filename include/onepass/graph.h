@@ -17,8 +17,10 @@
 namespace onepass {
 
 class NodeList;
+struct NodeMemory;  // what keeps a node's buffers alive
 
-// A node as callers see and make it. The list itself is stored denser.
+// A node as callers see and make it; one that comes from a graph keeps its kernel and its buffers
+// alive. The list itself is stored denser.
 struct CapturedNode {
   enum class Kind : std::uint8_t { dispatch, barrier, fence };
   Kind kind = Kind::dispatch;
@@ -26,6 +28,7 @@ struct CapturedNode {
   CapturedOpKind op_kind = CapturedOpKind::other;
   std::vector<MemRange> reads, writes;  // both empty: unknown, a full fence
   std::shared_ptr<const DispatchExtra> extra;
+  std::shared_ptr<const NodeMemory> memory;  // null for nodes a caller made
 
   static CapturedNode barrier() {
     CapturedNode n;

@@ -24,11 +24,14 @@ namespace onepass {
 struct DeviceInfo;
 class DeviceState;
 
-// Arguments of a compat encode that a plain dispatch has no room for.
+inline constexpr std::size_t max_block_bytes = 4096;
+
+// Arguments of a compat encode that a plain dispatch has no room for. Slots of views and blocks are
+// distinct, and so are those of shared memory.
 struct DispatchExtra {
   struct Block {
     std::uint32_t slot;
-    std::vector<std::byte> bytes;  // at most 4 KiB
+    std::vector<std::byte> bytes;  // at most max_block_bytes
   };
   struct Shared {
     std::uint32_t slot, bytes;

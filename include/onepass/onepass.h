@@ -18,4 +18,5 @@
 #include "onepass/result.h"
 #include "onepass/session.h"
 #include "onepass/step_state.h"
+#include "onepass/tracker.h"
 #include "onepass/version.h"

@@ -68,6 +68,7 @@ struct RecordedLaunch {
   Grid grid;
   const DispatchExtra* extra = nullptr;
   const char* label = nullptr;
+  CapturedOpKind kind = CapturedOpKind::other;  // for reports
 
   bool is_fence() const noexcept { return kernel == nullptr; }
 };

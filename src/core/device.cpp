@@ -17,6 +17,7 @@ DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& 
         rows_[static_cast<std::size_t>(row.op)][static_cast<std::size_t>(row.format)];
     if (best == nullptr) best = &row;
   }
+  count_in_process();
 }
 
 Result<std::shared_ptr<DeviceState>> DeviceState::create(std::unique_ptr<Backend> backend,
@@ -36,6 +37,7 @@ DeviceState::~DeviceState() {
   }
   collect_free(~std::uint64_t{0});
   for (const Allocation& memory : arena_cache_) backend_->release(memory);
+  leave_process();
 }
 
 namespace {

@@ -91,7 +91,8 @@ class SubmissionState {
   std::shared_ptr<RecordedPass> pass;
   std::string label;
   std::atomic<bool> waited{false};
-  bool sampled = false;  // under submit_mutex_
+  bool sampled = false;  // under submit_mutex_, as the next two
+  std::uint64_t samples = 0, dropped = 0;  // final once the submission has been waited for
 };
 
 class DeviceState : public std::enable_shared_from_this<DeviceState> {
@@ -155,6 +156,7 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   struct AtomicCounters {
     std::atomic<std::uint64_t> syncs{0}, dispatches{0}, replayed_dispatches{0}, command_buffers{0},
         barriers{0}, automatic_barriers{0}, elided_barriers{0}, barrier_ns{0};
+    Counters read() const noexcept;  // since the device was opened
   };
   AtomicCounters counters;
   Counters read_counters() const noexcept;
@@ -184,6 +186,8 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   };
 
   DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options);
+  void count_in_process();
+  void leave_process() noexcept;
   Slot* slot(std::uint32_t index) const noexcept;
   Result<std::uint32_t> take_slot();
   void end_slot(std::uint32_t index, Slot& s) noexcept;
@@ -231,6 +235,9 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   std::vector<std::unique_ptr<SubmissionState>> submission_storage_;
   std::vector<SubmissionState*> submission_free_;
   std::atomic<bool> lost_{false};
+
+  mutable std::mutex counters_mutex_;
+  Counters counters_base_;  // at the last reset
 
   std::mutex log_mutex_;
   std::vector<Error> errors_;

@@ -98,6 +98,7 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
     s->completion.span = {};
     s->waited.store(false, std::memory_order_relaxed);
     s->sampled = false;
+    s->samples = s->dropped = 0;
     s->serial = last_submitted_ + 1;
     if (pass->recording.timed && pass->last_serial != 0 && flight_count_ > 0 &&
         in_flight_[flight_head_]->serial <= pass->last_serial) {
@@ -106,6 +107,7 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
         SubmissionState* f = in_flight_[(flight_head_ + i) % in_flight_.size()];
         if (f->serial == pass->last_serial && !f->sampled) {
           f->sampled = true;
+          f->dropped = pass->dispatches;
           const std::lock_guard log_lock(log_mutex_);
           samples_dropped_ += pass->dispatches;
         }
@@ -241,19 +243,20 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
     ++t.count;
     if (options_.profile != Profile::dispatches) return;
     if (spans.empty()) {
-      samples_dropped_ += pass.dispatches;
+      samples_dropped_ += s.dropped = pass.dispatches;
       return;
     }
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const RecordedLaunch& l = pass.recording.launches[i];
       if (l.is_fence()) continue;
-      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kernel->kind,
+      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kind,
                                         l.index, spans[i].start_ns, spans[i].end_ns,
                                         l.launch.bytes_moved});
+      ++s.samples;
     }
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(log_mutex_);
-    samples_dropped_ += s.pass->dispatches;
+    samples_dropped_ += s.dropped = s.pass->dispatches - s.samples;
   }
 }
 
@@ -317,25 +320,6 @@ void DeviceState::log(std::string_view category, std::string_view text) noexcept
   }
 }
 
-Counters DeviceState::read_counters() const noexcept {
-  const auto get = [](const std::atomic<std::uint64_t>& c) {
-    return c.load(std::memory_order_relaxed);
-  };
-  return Counters{
-      get(counters.syncs),           get(counters.dispatches), get(counters.replayed_dispatches),
-      get(counters.command_buffers), get(counters.barriers),   get(counters.automatic_barriers),
-      get(counters.elided_barriers), get(counters.barrier_ns)};
-}
-
-void DeviceState::reset_counters() noexcept {
-  for (std::atomic<std::uint64_t>* c :
-       {&counters.syncs, &counters.dispatches, &counters.replayed_dispatches,
-        &counters.command_buffers, &counters.barriers, &counters.automatic_barriers,
-        &counters.elided_barriers, &counters.barrier_ns}) {
-    c->store(0, std::memory_order_relaxed);
-  }
-}
-
 Submission::Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept
     : device_(std::move(device)), state_(state) {}
 
@@ -362,11 +346,17 @@ Status Submission::wait() const {
   return device_->wait(*state_, true);
 }
 
+Status Submission::wait_uncounted() const { return device_->wait(*state_, false); }
+
 bool Submission::is_done() const { return state_ && device_->is_done(*state_); }
 
-Result<std::uint64_t> Submission::gpu_time_ns() const {
+Result<GpuSpan> Submission::gpu_span() const {
   ONEPASS_TRY(wait());
-  const TimeSpan& span = state_->completion.span;
+  return GpuSpan{state_->completion.span.start_ns, state_->completion.span.end_ns};
+}
+
+Result<std::uint64_t> Submission::gpu_time_ns() const {
+  ONEPASS_ASSIGN(const GpuSpan span, gpu_span());
   return span.end_ns > span.start_ns ? span.end_ns - span.start_ns : 0;
 }
 

@@ -14,6 +14,18 @@ EncoderState::~EncoderState() {
   if (open) device->close_command_buffer();
 }
 
+void EncoderState::end(Error e) noexcept {
+  if (std::exchange(open, false)) device->close_command_buffer();
+  direct.reset();
+  capture.reset();
+  scratch.reset();
+  tracker.reset();
+  pending_kind.reset();
+  pending_reads.clear();
+  pending_writes.clear();
+  error = std::move(e);
+}
+
 Status EncoderState::status() const {
   if (misused.load(std::memory_order_relaxed)) return two_threads_error();
   if (error) return *error;
@@ -36,11 +48,12 @@ NodeList& EncoderState::capture_list() {
   return *capture;
 }
 
-void EncoderState::issue_barrier(bool is_fence) {
+template <class F>
+void EncoderState::count_barrier(F&& give) {
   const bool timed = device->options().time_barriers;
   const auto begin =
       timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
-  is_fence ? direct->append_fence() : direct->append_barrier();
+  give();
   tracker.reset();
   device->counters.barriers.fetch_add(1, std::memory_order_relaxed);
   if (timed) {
@@ -51,17 +64,17 @@ void EncoderState::issue_barrier(bool is_fence) {
   }
 }
 
+void EncoderState::issue_barrier(bool is_fence) {
+  count_barrier([&] { is_fence ? direct->append_fence() : direct->append_barrier(); });
+}
+
 // The last node of the direct list was appended; a barrier that it needs goes in front of it.
 Status EncoderState::add_direct(bool check, bool opaque, bool& barrier) {
   const std::uint32_t i = direct->size() - 1;
   const auto ranges = direct->ranges(i);
-  barrier = false;
-  if (check) {
-    barrier = !tracker.empty() && (opaque || tracker.is_opaque() || tracker.conflicts(ranges));
-    if (barrier) direct->insert_barrier_before_last();
-    device->counters.barriers.fetch_add(barrier ? 1u : 0u, std::memory_order_relaxed);
-    if (barrier) tracker.reset();
-  }
+  barrier = check && !tracker.empty() &&
+            (opaque || tracker.is_opaque() || tracker.conflicts(ranges));
+  if (barrier) count_barrier([&] { direct->insert_barrier_before_last(); });
   if (opaque) {
     tracker.add_opaque();
   } else {
@@ -175,6 +188,31 @@ Result<bool> EncoderState::replay(const NodeList& list, std::uint32_t node, bool
   return barrier;
 }
 
+Status EncoderState::replay_dispatch(const Dispatch& d) {
+  ONEPASS_TRY(open_list());
+  const std::optional<CapturedOpKind> kind = std::exchange(pending_kind, std::nullopt);
+  ONEPASS_TRY(direct->append(d, kind, {}, {}));
+  bool barrier = false;
+  ONEPASS_TRY(add_direct(automatic(), false, barrier));
+  device->counters.replayed_dispatches.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+Result<View> EncoderState::whole(const View& view) const {
+  const BufferId id = view.buffer;
+  if ((id.slot & scratch_slot_bit) == 0) {
+    if (!device->retain(id)) return onepass::fail(ErrorCode::stale, "the view names no buffer");
+    const View all{id, 0, device->facts(id).bytes};
+    device->release(id);
+    return all;
+  }
+  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  if (!scratch || scratch->tag != id.generation || item >= scratch->items.size()) {
+    return onepass::fail(ErrorCode::stale, "scratch of another session");
+  }
+  return View{id, 0, scratch->items[item].bytes};
+}
+
 Result<bool> EncoderState::replay_barrier() {
   ONEPASS_TRY(status());
   if (!direct || direct->dispatch_count() == 0) return false;
@@ -252,6 +290,7 @@ CommandEncoder::CommandEncoder(const Device& device) {
     // Every call says so.
   }
 }
+CommandEncoder::CommandEncoder() noexcept = default;
 CommandEncoder::CommandEncoder(CommandEncoder&&) noexcept = default;
 CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
 CommandEncoder::~CommandEncoder() = default;
@@ -261,8 +300,25 @@ Status CommandEncoder::status() const {
   return in ? state_->status() : Status(in.error());
 }
 
+void CommandEncoder::fail(Error error) {
+  if (const Entered in(state_.get()); in) state_->fail(std::move(error));
+}
+
 void CommandEncoder::encode(const Dispatch& dispatch) {
   if (const Entered in(state_.get()); in) state_->encode(dispatch);
+}
+
+void CommandEncoder::replay_dispatch(const Dispatch& dispatch) {
+  const Entered in(state_.get());
+  if (!in || !state_->usable()) return;
+  const Status ok = guarded([&] { return state_->replay_dispatch(dispatch); });
+  if (!ok) state_->fail(ok.error());
+}
+
+Result<View> CommandEncoder::whole(const View& view) const {
+  const Entered in(state_.get());
+  if (!in) return in.error();
+  return guarded([&] { return state_->whole(view); });
 }
 
 void CommandEncoder::memory_barrier() {
@@ -315,7 +371,7 @@ Status CommandEncoder::wait_until_completed() {
   const Entered in(state_.get());
   if (!in) return in.error();
   if (!state_->last) {
-    return fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
+    return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
   }
   return state_->last.wait();
 }

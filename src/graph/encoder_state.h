@@ -29,9 +29,14 @@ class EncoderState {
   // A node of a graph, given to the command buffer as it is. With check, a barrier goes in front
   // where its ranges demand it; returns whether one did.
   Result<bool> replay(const NodeList& list, std::uint32_t node, bool check);
+  Status replay_dispatch(const Dispatch& d);
+  Result<View> whole(const View& view) const;
   // A barrier node of a graph; returns whether the backend gets it.
   Result<bool> replay_barrier();
   Result<Submission> commit(std::string_view label);
+  Status open_list();  // takes a command buffer, unless there is one
+  // Gives back what it holds; every later call returns the error.
+  void end(Error e) noexcept;
   Status validate() const;
 
   void fail(Error e) noexcept {
@@ -58,9 +63,10 @@ class EncoderState {
   std::atomic<bool> misused{false};
 
  private:
-  Status open_list();
   Status add_direct(bool check, bool opaque, bool& barrier);
   void issue_barrier(bool is_fence);
+  template <class F>
+  void count_barrier(F&& give);
   NodeList& capture_list();
 };
 

@@ -7,9 +7,10 @@
 
 namespace onepass {
 
-std::shared_ptr<ScratchTable> ScratchTable::create() {
+std::shared_ptr<ScratchTable> ScratchTable::create(std::shared_ptr<const void> labels) {
   static std::atomic<std::uint32_t> next_tag{1};
   auto table = std::make_shared<ScratchTable>();
+  table->labels = std::move(labels);
   do {
     table->tag = next_tag.fetch_add(1, std::memory_order_relaxed);
   } while (table->tag == 0);
@@ -172,8 +173,39 @@ Status NodeList::add_range(const MemRange& m, bool write) {
   return {};
 }
 
+namespace {
+
+Status check_extra(const char* name, const Dispatch& d) {
+  std::vector<std::uint32_t> slots(d.extra->slots.begin(), d.extra->slots.begin() + d.n_views);
+  std::vector<std::uint32_t> shared;
+  for (const DispatchExtra::Block& block : d.extra->blocks) {
+    slots.push_back(block.slot);
+    if (block.bytes.size() > max_block_bytes) {
+      return fail(ErrorCode::limit,
+                  std::string(name) + ": " + std::to_string(block.bytes.size()) +
+                      " inline bytes in slot " + std::to_string(block.slot) + ", at most " +
+                      std::to_string(max_block_bytes),
+                  d.file, d.line);
+    }
+  }
+  for (const DispatchExtra::Shared& s : d.extra->shared) shared.push_back(s.slot);
+  for (std::vector<std::uint32_t>* list : {&slots, &shared}) {
+    std::sort(list->begin(), list->end());
+    const auto twice = std::adjacent_find(list->begin(), list->end());
+    if (twice != list->end()) {
+      return fail(ErrorCode::invalid_argument,
+                  std::string(name) + ": slot " + std::to_string(*twice) + " is bound twice",
+                  d.file, d.line);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
-                        std::span<const MemRange> reads_, std::span<const MemRange> writes_) {
+                        std::span<const MemRange> reads_, std::span<const MemRange> writes_,
+                        bool ranges_follow) {
   const char* slots = nullptr;
   std::uint32_t n_slots = 0, params_bytes = 0;
   CapturedOpKind own_kind = CapturedOpKind::other;
@@ -212,15 +244,19 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
                     std::to_string(params_bytes),
                 d.file, d.line);
   }
+  if (d.op == Op::custom && d.extra != nullptr) {
+    ONEPASS_TRY(check_extra(dispatch_name(*device_, d.op, d.kernel), d));
+  }
   // Access: the kernel's declaration, else the ranges passed, else every view both ways.
-  const bool passed = slots == nullptr && (!reads_.empty() || !writes_.empty());
+  const bool passed =
+      ranges_follow || (slots == nullptr && (!reads_.empty() || !writes_.empty()));
   const Mark m = mark();
   try {
     if (Status ok = append_ranges(d, slots, passed); !ok) {
       rollback(m);
       return ok;
     }
-    if (passed) {
+    if (passed && !ranges_follow) {
       for (const bool write : {false, true}) {
         for (const MemRange& range : write ? writes_ : reads_) {
           if (Status ok = add_range(range, write); !ok) {
@@ -240,6 +276,7 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     StoredNode& n = *new (nodes_.room(1)) StoredNode;
     nodes_.commit(1);
     n.op_kind = kind.value_or(own_kind);
+    n.assumed = slots == nullptr && !passed;
     n.n_views = d.n_views;
     n.op = d.op;
     n.format = d.format;
@@ -286,14 +323,15 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
       }
       r = *resolved;
     }
-    const Access a = slots == nullptr  ? d.access[i]
+    const Access a = passed            ? Access::none
+                     : slots == nullptr ? d.access[i]
                      : slots[i] == 'i' ? Access::read
                      : slots[i] == 'o' ? Access::write
                                        : Access::read_write;
     if (v.offset > r.bytes || v.bytes > r.bytes - v.offset || (r.immutable && writes(a))) {
       return view_error(d, i, r);
     }
-    if (passed || r.immutable || v.bytes == 0 || a == Access::none) continue;
+    if (r.immutable || v.bytes == 0 || a == Access::none) continue;
     // A range that is read and written counts once, as a write, which orders at least as much.
     *out++ = graph::Range{r.base + v.offset, r.base + v.offset + v.bytes, r.region, writes(a)};
   }
@@ -327,16 +365,20 @@ Status NodeList::append_copy(const NodeList& other, std::uint32_t i) {
   }
   for (const auto& table : other.tables_) add_table(table);
   const Dispatch d = other.dispatch(i);
-  const std::size_t before = ranges_.size();
-  ONEPASS_TRY(append(d, n.op_kind, {}, {}));
+  const Mark m = mark();
   // The other list's ranges count: they may have been given by hand.
-  ranges_.truncate(before);
+  ONEPASS_TRY(append(d, n.op_kind, {}, {}, true));
   StoredNode& copy = nodes_.back();
   copy.opaque = n.opaque;
+  copy.assumed = n.assumed;
   for (const graph::Range& r : other.ranges(i)) {
-    ONEPASS_TRY(add_range(other.describe(r), r.write));
+    if (Status ok = add_range(other.describe(r), r.write); !ok) {
+      rollback(m);
+      --dispatches_;
+      return ok;
+    }
   }
-  copy.n_ranges = static_cast<std::uint32_t>(ranges_.size() - before);
+  copy.n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges);
   return {};
 }
 
@@ -351,13 +393,19 @@ Status NodeList::append_node(const CapturedNode& node) {
   }
   Dispatch d = node.dispatch;
   d.extra = node.extra.get();
+  if (node.memory) {
+    if (node.memory->device != device_) {
+      return fail(ErrorCode::invalid_argument, "record: the node belongs to another device");
+    }
+    for (const auto& table : node.memory->tables) add_table(table);
+  }
   const std::size_t before = ranges_.size();
   ONEPASS_TRY(append(d, node.op_kind, node.reads, node.writes));
-  const bool declared = d.op != Op::custom || !device_->find_kernel(d.kernel)->slots.empty();
-  if (!declared && node.reads.empty() && node.writes.empty()) {
+  if (nodes_.back().assumed) {
     ranges_.truncate(before);
     nodes_.back().n_ranges = 0;
     nodes_.back().opaque = true;
+    nodes_.back().assumed = false;
   }
   return {};
 }
@@ -366,6 +414,15 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
                                std::span<const MemRange> writes_) {
   if (nodes_.empty() || !is_dispatch(size() - 1)) return {};
   StoredNode& n = nodes_.back();
+  const bool declared = n.op != Op::custom || !device_->find_kernel(n.kernel)->slots.empty();
+  if (declared || (reads_.empty() && writes_.empty())) return {};
+  // What was assumed for want of anything better gives way; what was passed stays.
+  if (n.assumed) {
+    ranges_.truncate(n.first_range);
+    n.n_ranges = 0;
+    n.assumed = false;
+  }
+  n.opaque = false;
   bool has_reads = false, has_writes = false;
   for (const graph::Range& r : ranges(size() - 1)) (r.write ? has_writes : has_reads) = true;
   const std::size_t before = ranges_.size();
@@ -375,7 +432,6 @@ Status NodeList::annotate_last(std::span<const MemRange> reads_,
   if (!has_writes) {
     for (const MemRange& r : writes_) ONEPASS_TRY(add_range(r, true));
   }
-  if (ranges_.size() != before) n.opaque = false;
   n.n_ranges += static_cast<std::uint32_t>(ranges_.size() - before);
   return {};
 }
@@ -438,6 +494,20 @@ CapturedNode NodeList::captured(std::uint32_t i) const {
   if (nodes_[i].extra != ~0u) c.extra = extras_[nodes_[i].extra];
   c.dispatch.extra = c.extra.get();
   for (const graph::Range& r : ranges(i)) (r.write ? c.writes : c.reads).push_back(describe(r));
+
+  auto memory = std::make_shared<NodeMemory>();
+  memory->device = device_;
+  memory->tables = tables_;
+  const auto keep = [&](BufferId id) {
+    if (!id || (id.slot & scratch_slot_bit) != 0) return;
+    const auto same = [id](const Buffer& b) { return b.id() == id; };
+    if (std::any_of(memory->buffers.begin(), memory->buffers.end(), same)) return;
+    if (device_->retain(id)) memory->buffers.push_back(device_->adopt(id, locals_[id.slot].bytes));
+  };
+  for (const View& v : views(i)) keep(v.buffer);
+  for (const MemRange& r : c.reads) keep(r.buffer);
+  for (const MemRange& r : c.writes) keep(r.buffer);
+  c.memory = std::move(memory);
   return c;
 }
 

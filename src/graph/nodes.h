@@ -28,14 +28,22 @@ struct ScratchTable {
   };
   std::uint32_t tag = 0;  // never 0
   std::vector<Item> items;
+  std::shared_ptr<const void> labels;  // where the session's labels live
 
-  static std::shared_ptr<ScratchTable> create();
+  static std::shared_ptr<ScratchTable> create(std::shared_ptr<const void> labels);
+};
+
+struct NodeMemory {
+  std::shared_ptr<DeviceState> device;
+  std::vector<Buffer> buffers;
+  std::vector<std::shared_ptr<ScratchTable>> tables;
 };
 
 struct StoredNode {
   CapturedNode::Kind kind = CapturedNode::Kind::dispatch;
   CapturedOpKind op_kind = CapturedOpKind::other;
-  bool opaque = false;  // accesses unknown: a full fence
+  bool opaque = false;   // accesses unknown: a full fence
+  bool assumed = false;  // nobody gave accesses: every view counts as read and written
   std::uint8_t n_views = 0;
   Op op = Op::custom;
   DType format = DType::f32;
@@ -73,7 +81,9 @@ class NodeList {
   // Checks the dispatch against the op table, the kernel and its buffers and appends it. The
   // pending ranges count only where the kernel declares no access. An error changes nothing.
   Status append(const Dispatch& d, std::optional<CapturedOpKind> kind,
-                std::span<const MemRange> pending_reads, std::span<const MemRange> pending_writes);
+                std::span<const MemRange> pending_reads, std::span<const MemRange> pending_writes) {
+    return append(d, kind, pending_reads, pending_writes, false);
+  }
   void append_barrier();
   void append_fence();
   void insert_barrier_before_last();
@@ -160,6 +170,10 @@ class NodeList {
   Result<Resolved> resolve(BufferId id);
   Result<Local*> resolve_buffer(BufferId id);
   Status add_range(const MemRange& range, bool write);
+  // With ranges_follow, the caller adds the ranges.
+  Status append(const Dispatch& d, std::optional<CapturedOpKind> kind,
+                std::span<const MemRange> reads, std::span<const MemRange> writes,
+                bool ranges_follow);
   Status append_ranges(const Dispatch& d, const char* slots, bool passed);
   void append_mark(CapturedNode::Kind kind);
   Error view_error(const Dispatch& d, std::size_t i, const Resolved& r) const;

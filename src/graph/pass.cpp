@@ -28,6 +28,11 @@ Status default_launch(const Dispatch& d, Launch& l) {
     }
   }
   l.tiles = static_cast<std::uint32_t>(tiles);
+  if (d.extra != nullptr) {
+    std::uint64_t shared = 0;
+    for (const DispatchExtra::Shared& s : d.extra->shared) shared += s.bytes;
+    l.shared_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(shared, 0xffffffffu));
+  }
   return {};
 }
 
@@ -201,6 +206,7 @@ void fill_recording(const NodeList& list, const Lowered& lowered, const PlacedMe
       l.grid = d.grid;
       l.extra = d.extra;
       l.label = d.label;
+      l.kind = list.node(item.node).op_kind;
       if (item.scratch != ~0u) l.scratch = memory.workspace[item.scratch];
       if (item.persistent != ~std::uint64_t{0}) {
         l.persistent = memory.persistent;

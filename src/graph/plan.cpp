@@ -195,15 +195,20 @@ Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanO
 }  // namespace graph
 
 Result<Submission> PlanState::submit(const StepValues* values) {
-  device->counters.replayed_dispatches.fetch_add(pass->dispatches, std::memory_order_relaxed);
-  device->counters.barriers.fetch_add(report.barriers, std::memory_order_relaxed);
-  if (values == nullptr) return device->submit(pass, {}, pass->label, false);
+  const auto count = [this](Result<Submission> submitted) {
+    if (submitted) {
+      device->counters.replayed_dispatches.fetch_add(pass->dispatches, std::memory_order_relaxed);
+      device->counters.barriers.fetch_add(report.barriers, std::memory_order_relaxed);
+    }
+    return submitted;
+  };
+  if (values == nullptr) return count(device->submit(pass, {}, pass->label, false));
   if (step == nullptr) {
     return fail(ErrorCode::invalid_state, "run: the plan was compiled without a step state");
   }
   const std::lock_guard lock(step_mutex);
   ONEPASS_TRY(step->serialize(*values, step_bytes));
-  return device->submit(pass, step_bytes, pass->label, false);
+  return count(device->submit(pass, step_bytes, pass->label, false));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include "core/guarded.h"
 #include "graph/plan_state.h"
 #include "graph/session_state.h"
+#include "graph/tracker.h"
 
 namespace onepass {
 namespace {
@@ -16,7 +17,20 @@ std::uint64_t ns_between(std::chrono::steady_clock::time_point a,
   return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
 }
 
-Error ended_error() { return make_error(ErrorCode::invalid_state, "the session has ended"); }
+// Short enough for the small-string buffer: making it allocates nothing.
+Error ended_error() { return make_error(ErrorCode::invalid_state, "session ended"); }
+
+// Ends the session however finish or compile return.
+class Ending {
+ public:
+  explicit Ending(SessionState& s) noexcept : session_(s) {}
+  ~Ending() { session_.end(); }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  SessionState& session_;
+};
 
 }  // namespace
 
@@ -49,11 +63,21 @@ SessionState::SessionState(std::shared_ptr<ExecutorState> e, bool recorded)
     : executor(std::move(e)),
       encoder(Device(executor->device)),
       recording(recorded),
-      scratch(ScratchTable::create()) {
+      scratch(ScratchTable::create(executor->labels)) {
   if (EncoderState* s = encoder.live_state(); s != nullptr) {
     s->scratch = scratch;
     if (recorded) s->capture = executor->take_list();
   }
+}
+
+void SessionState::end() noexcept {
+  ended = true;
+  scratch.reset();
+  discarded.clear();
+  EncoderState* const e = encoder.live_state();
+  if (e == nullptr) return;
+  executor->return_list(std::move(e->capture));
+  e->end(ended_error());
 }
 
 void SessionState::close_group() noexcept {
@@ -63,29 +87,12 @@ void SessionState::close_group() noexcept {
   in_group = 0;
 }
 
-// Ranges for the session's own tracker: imported host memory is one region, by address.
 bool SessionState::to_ranges(std::span<const View> views, bool write,
                              std::vector<graph::Range>& out, std::vector<MemRange>& as_given) {
-  for (const View& v : views) {
-    as_given.push_back(MemRange::of(v));
-    if (v.bytes == 0) continue;
-    std::uint32_t region = v.buffer.slot;
-    std::uint64_t lo = v.offset;
-    if ((region & scratch_slot_bit) == 0) {
-      DeviceState& d = *executor->device;
-      if (!d.retain(v.buffer)) {
-        encoder.live_state()->fail(
-            make_error(ErrorCode::stale, "barrier_between: a buffer was freed"));
-        return false;
-      }
-      const BufferFacts facts = d.facts(v.buffer);
-      d.release(v.buffer);
-      if (facts.region == 0) region = ~scratch_slot_bit;
-      lo += facts.region_base;
-    }
-    out.push_back(graph::Range{lo, lo + v.bytes, region, write});
-  }
-  return true;
+  for (const View& v : views) as_given.push_back(MemRange::of(v));
+  Status ok = graph::append_ranges(*executor->device, views, write, out);
+  if (!ok) encoder.live_state()->fail(std::move(ok).error());
+  return ok.has_value();
 }
 
 GraphSession::GraphSession(std::unique_ptr<SessionState> state) noexcept
@@ -105,7 +112,10 @@ Status GraphSession::status() const {
 }
 
 bool GraphSession::is_recording() const { return state_ && state_->encoder.is_capturing(); }
-CommandEncoder& GraphSession::encoder() { return state_->encoder; }
+CommandEncoder& GraphSession::encoder() {
+  static thread_local CommandEncoder none;  // does nothing and says so
+  return state_ ? state_->encoder : none;
+}
 Device GraphSession::device() const { return Device(state_->executor->device); }
 
 void GraphSession::encode(const Dispatch& dispatch) {
@@ -163,7 +173,7 @@ const char* GraphSession::intern(std::string_view label) {
   if (!state_) return nullptr;
   try {
     const std::lock_guard lock(state_->executor->mutex);
-    auto& labels = state_->executor->labels;
+    auto& labels = *state_->executor->labels;
     const auto it = labels.find(label);
     return (it != labels.end() ? it : labels.emplace(label).first)->c_str();
   } catch (const std::bad_alloc&) {
@@ -273,8 +283,9 @@ namespace {
 struct Submitted {
   Submission first, second;
 
-  Status wait() const {
-    Status a = first ? first.wait() : Status{};
+  // One wait, whether the pass was cut in two or not.
+  Status wait(Status (Submission::*uncounted)() const) const {
+    Status a = second ? (first.*uncounted)() : first.wait();
     Status b = second ? second.wait() : Status{};
     if (a || b) return a ? b : a;
     Error both = std::move(a).error();
@@ -289,8 +300,8 @@ Result<FinishReport> GraphSession::finish(const FinishOptions& options) {
   if (!state_) return host_out_of_memory();
   return guarded([&]() -> Result<FinishReport> {
     if (state_->ended) return ended_error();
-    const std::unique_ptr<SessionState> session = std::move(state_);
-    return finish_session(*session, options);
+    const Ending ending(*state_);
+    return finish_session(*state_, options);
   });
 }
 
@@ -358,12 +369,16 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
     const std::uint32_t split = options.command_buffers == 2
                                     ? graph->split_index(options.first_min, options.first_percent)
                                     : end;
+    if (split < end) {  // before anything runs, so that a failure runs nothing
+      second.emplace(device);
+      if (second->live_state() == nullptr) return host_out_of_memory();
+      ONEPASS_TRY(second->live_state()->open_list());
+    }
     ONEPASS_TRY(graph->encode_range(encoder, 0, split, recomputed));
     report.record_ns = lap();
     ONEPASS_TRY(commit(encoder, submitted.first, 0));
     if (split < end) {
       lap();
-      second.emplace(device);
       // Whatever happens to the second part, the first one is running and is waited for.
       const Status rest = [&]() -> Status {
         ONEPASS_TRY(graph->encode_range(*second, split, end, recomputed));
@@ -380,15 +395,15 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
   }
   report.submission = submitted.second ? submitted.second : submitted.first;
   if (begin < first_submit) report.encode_ns = ns_between(begin, first_submit);
-  const bool timed = device.options().profile == Profile::dispatches;
-  report.samples = timed ? report.dispatches : 0;
   if (options.wait) {
-    ONEPASS_TRY(submitted.wait());
+    ONEPASS_TRY(submitted.wait(&Submission::wait_uncounted));
     report.wait_ns = ns_between(first_submit, Clock::now());
     for (const Submission* s : {&submitted.first, &submitted.second}) {
       if (*s) {
         ONEPASS_ASSIGN(const std::uint64_t ns, s->gpu_time_ns());
         report.gpu_ns += ns;
+        report.samples += s->state_->samples;
+        report.samples_dropped += s->state_->dropped;
       }
     }
   }
@@ -399,7 +414,8 @@ Result<Plan> GraphSession::compile(const PlanOptions& options) {
   if (!state_) return host_out_of_memory();
   return guarded([&]() -> Result<Plan> {
     if (state_->ended) return ended_error();
-    const std::unique_ptr<SessionState> session = std::move(state_);
+    const Ending ending(*state_);
+    SessionState* const session = state_.get();
     ONEPASS_TRY(session->encoder.status());
     std::optional<ComputeGraph> graph = session->encoder.take_capture();
     if (!graph) {

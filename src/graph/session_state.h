@@ -21,7 +21,9 @@ class ExecutorState {
   std::mutex mutex;
   std::mutex arena_mutex;                        // one compile at a time
   std::shared_ptr<ArenaBlock> arena;             // of plans; under arena_mutex
-  std::set<std::string, std::less<>> labels;     // under mutex
+  // Under mutex. Passes in flight and plans hold it too: it may outlive the executor.
+  using Labels = std::set<std::string, std::less<>>;
+  std::shared_ptr<Labels> labels = std::make_shared<Labels>();
   std::vector<std::unique_ptr<NodeList>> spare;  // cleared lists with their storage; under mutex
 
   // Storage goes from pass to pass, so that recording allocates nothing once warm.
@@ -48,6 +50,8 @@ class SessionState {
   std::array<std::uint32_t, 8> bins{};
   std::uint64_t tracker_ns = 0;
 
+  // Gives everything back; the session says from now on that it has ended.
+  void end() noexcept;
   void close_group() noexcept;
   bool to_ranges(std::span<const View> views, bool write, std::vector<graph::Range>& out,
                  std::vector<MemRange>& as_given);
