@@ -14,10 +14,6 @@ std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept;
 // Bytes of rows x cols elements of a type; 2^64 - 1 where that is no number of whole blocks.
 std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) noexcept;
 
-inline std::uint64_t join(std::uint32_t lo, std::uint32_t hi) noexcept {
-  return std::uint64_t{hi} << 32 | lo;
-}
-
 // Parts for `units` pieces of `unit_elements` each that cannot be cut further: about 16,384
 // elements per part, whatever the device.
 std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexcept;

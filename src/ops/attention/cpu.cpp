@@ -1,12 +1,11 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "core/kernel_row.h"
 #include "ops/attention/kernels.h"
-#include "ops/attention/launch.h"
 #include "ops/attention/params.h"
-#include "ops/kernel_row.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,11 +1,11 @@
-#include "ops/attention/launch.h"
+#include "ops/launch.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "onepass/step_state.h"
+#include "ops/attention/kernels.h"
 #include "ops/attention/params.h"
-#include "ops/launch.h"
 
 namespace onepass::ops {
 

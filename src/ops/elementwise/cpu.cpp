@@ -1,10 +1,9 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
+#include "core/kernel_row.h"
 #include "ops/elementwise/kernels.h"
-#include "ops/elementwise/launch.h"
 #include "ops/elementwise/params.h"
-#include "ops/kernel_row.h"
-#include "ops/launch.h"
+#include "ops/shared/halves.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,4 +1,4 @@
-// CPU kernels of this family, for the backend's table.
+// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
 #pragma once
 
 #include <span>
@@ -8,5 +8,8 @@
 namespace onepass::ops {
 
 std::span<const KernelRow> elementwise_cpu_kernels() noexcept;
+
+Status launch_elementwise(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

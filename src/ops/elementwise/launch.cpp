@@ -1,7 +1,8 @@
 #include "ops/launch.h"
 
-#include "ops/elementwise/launch.h"
+#include "ops/elementwise/kernels.h"
 #include "ops/elementwise/params.h"
+#include "ops/shared/halves.h"
 
 namespace onepass::ops {
 

@@ -1,11 +1,10 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
 #include <algorithm>
 
+#include "core/kernel_row.h"
 #include "ops/embed/kernels.h"
-#include "ops/embed/launch.h"
 #include "ops/embed/params.h"
-#include "ops/kernel_row.h"
 
 namespace onepass::ops {
 namespace {

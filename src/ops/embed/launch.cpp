@@ -1,8 +1,8 @@
-#include "ops/embed/launch.h"
+#include "ops/launch.h"
 
 #include "onepass/step_state.h"
+#include "ops/embed/kernels.h"
 #include "ops/embed/params.h"
-#include "ops/launch.h"
 
 namespace onepass::ops {
 

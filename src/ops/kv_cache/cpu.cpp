@@ -1,8 +1,7 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/kv_cache/kernels.h"
-#include "ops/kv_cache/launch.h"
 #include "ops/kv_cache/params.h"
 
 namespace onepass::ops {

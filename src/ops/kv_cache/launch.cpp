@@ -1,8 +1,8 @@
-#include "ops/kv_cache/launch.h"
+#include "ops/launch.h"
 
 #include "onepass/step_state.h"
+#include "ops/kv_cache/kernels.h"
 #include "ops/kv_cache/params.h"
-#include "ops/launch.h"
 
 namespace onepass::ops {
 

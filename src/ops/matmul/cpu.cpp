@@ -1,10 +1,9 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
 #include <algorithm>
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/matmul/kernels.h"
-#include "ops/matmul/launch.h"
 #include "ops/matmul/params.h"
 
 namespace onepass::ops {

@@ -1,10 +1,10 @@
-#include "ops/matmul/launch.h"
+#include "ops/launch.h"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
-#include "ops/launch.h"
+#include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
 
 namespace onepass::ops {

@@ -1,8 +1,7 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/norm/kernels.h"
-#include "ops/norm/launch.h"
 #include "ops/norm/params.h"
 
 namespace onepass::ops {

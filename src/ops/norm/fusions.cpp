@@ -3,6 +3,7 @@
 #include "ops/elementwise/params.h"
 #include "ops/launch.h"
 #include "ops/norm/params.h"
+#include "ops/shared/halves.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,6 +1,6 @@
 #include "ops/launch.h"
 
-#include "ops/norm/launch.h"
+#include "ops/norm/kernels.h"
 #include "ops/norm/params.h"
 
 namespace onepass::ops {

@@ -1,8 +1,7 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/rope/kernels.h"
-#include "ops/rope/launch.h"
 #include "ops/rope/params.h"
 
 namespace onepass::ops {

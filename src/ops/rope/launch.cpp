@@ -1,7 +1,7 @@
-#include "ops/rope/launch.h"
+#include "ops/launch.h"
 
 #include "onepass/step_state.h"
-#include "ops/launch.h"
+#include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
 
 namespace onepass::ops {

@@ -1,8 +1,7 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/sample/kernels.h"
-#include "ops/sample/launch.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {

@@ -1,7 +1,7 @@
 #include "ops/launch.h"
 
 #include "onepass/step_state.h"
-#include "ops/sample/launch.h"
+#include "ops/sample/kernels.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {

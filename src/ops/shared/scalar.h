@@ -167,11 +167,10 @@ OP_FN OpPair op_cos_sin_turns(float turns) {
 }
 
 OP_FN float op_f16_to_f32(op_u32 h) {
-  op_u32 sign = (h & 0x8000u) << 16;
-  op_u32 body = (h & 0x7fffu) << 13;
   // 2^112 moves the exponent from f16's bias to f32's and normalises subnormals.
-  op_u32 finite = op_to_bits(op_from_bits(body) * 5.19229686e33f);
-  return op_from_bits(sign | ((h & 0x7c00u) == 0x7c00u ? body | 0x7f800000u : finite));
+  float magnitude = op_from_bits((h & 0x7fffu) << 13) * 5.19229686e33f;
+  op_u32 special = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+  return op_from_bits(op_to_bits(magnitude) | special | ((h & 0x8000u) << 16));
 }
 
 // Round to nearest, ties to even. A NaN stays one.

@@ -1,10 +1,9 @@
-#include "ops/cpu.h"
+#include "ops/shared/cpu.h"
 
 #include <limits>
 
-#include "ops/kernel_row.h"
+#include "core/kernel_row.h"
 #include "ops/softmax/kernels.h"
-#include "ops/softmax/launch.h"
 #include "ops/softmax/params.h"
 
 namespace onepass::ops {

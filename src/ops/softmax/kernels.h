@@ -1,4 +1,4 @@
-// CPU kernels of this family, for the backend's table.
+// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
 #pragma once
 
 #include <span>
@@ -8,5 +8,7 @@
 namespace onepass::ops {
 
 std::span<const KernelRow> softmax_cpu_kernels() noexcept;
+
+Status launch_softmax(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -1,6 +1,6 @@
-#include "ops/softmax/launch.h"
-
 #include "ops/launch.h"
+
+#include "ops/softmax/kernels.h"
 #include "ops/softmax/params.h"
 
 namespace onepass::ops {

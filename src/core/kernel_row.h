@@ -1,9 +1,9 @@
-// Rows of the families' kernel tables.
+// Makes rows of the op families' kernel tables.
 #pragma once
 
 #include "core/backend.h"
 
-namespace onepass::ops {
+namespace onepass {
 
 constexpr CapturedOpKind captured_kind(Op op) noexcept {
   switch (op) {
@@ -29,4 +29,4 @@ constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn laun
   return row;
 }
 
-}  // namespace onepass::ops
+}  // namespace onepass

@@ -1,9 +1,0 @@
-#pragma once
-
-#include "onepass/kernel.h"
-
-namespace onepass::ops {
-
-Status launch_embed(const DeviceInfo& device, const Dispatch& d, Launch& launch);
-
-}  // namespace onepass::ops
