@@ -22,6 +22,7 @@ LAYERS = (
     ("src/ops/shared/*", "leaf"),
     ("src/ops/*/params.h", "leaf"),
     ("src/ops/*/fusions.h", "leaf"),
+    ("src/backends/*/args.h", "leaf"),
     ("src/quant/*.h", "leaf"),
     ("src/quant/*.glsl", "leaf"),
     ("src/quant/*", "quant"),

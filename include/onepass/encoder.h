@@ -87,8 +87,8 @@ class CommandEncoder {
   void force_barrier_and_reset_tracker() { fence(); }
   std::size_t mem_ranges_len() const;
 
-  // Gives a dispatch to the command buffer at once, also while capturing, and counts it as replayed.
-  // Takes the pending kind, leaves the pending ranges.
+  // Gives a dispatch to the command buffer at once, also while capturing, and counts it as
+  // replayed. Takes the pending kind, leaves the pending ranges.
   void replay_dispatch(const Dispatch& dispatch);
   // The whole allocation that a view lies in: a buffer, or scratch of this encoder's session.
   Result<View> whole(const View& view) const;

@@ -52,7 +52,7 @@ struct FinishReport {
   std::uint32_t submissions = 0;
   std::array<std::uint32_t, 8> group_sizes{};  // bin i: groups of i + 1 dispatches; last: 8 or more
   std::uint64_t samples = 0, samples_dropped = 0;  // known after waiting
-  Submission submission;  // the last one; done unless wait was false
+  Submission submission;                           // the last one; done unless wait was false
 
   std::uint32_t barrier_count() const noexcept { return barriers[0] + barriers[1]; }
 };

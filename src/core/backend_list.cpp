@@ -1,5 +1,8 @@
 // Every backend compiled into the library, in order of preference.
 #include "backends/cpu/cpu.h"
+#if ONEPASS_HAS_CUDA
+#include "backends/cuda/cuda.h"
+#endif
 #include "backends/null/null.h"
 #include "core/device_state.h"
 
@@ -27,8 +30,11 @@ Result<std::unique_ptr<Backend>> open_one(std::uint32_t index, const DeviceOptio
 
 std::span<const BackendEntry> backend_list() noexcept {
   static const BackendEntry entries[] = {
-      {"cpu", list_one<make_cpu_backend>, open_one<make_cpu_backend>},
-      {"null", list_one<make_null_backend>, open_one<make_null_backend>},
+    {"cpu", list_one<make_cpu_backend>, open_one<make_cpu_backend>},
+#if ONEPASS_HAS_CUDA
+    {"cuda", list_cuda, open_cuda},
+#endif
+    {"null", list_one<make_null_backend>, open_one<make_null_backend>},
   };
   return entries;
 }

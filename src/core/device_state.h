@@ -91,7 +91,7 @@ class SubmissionState {
   std::shared_ptr<RecordedPass> pass;
   std::string label;
   std::atomic<bool> waited{false};
-  bool sampled = false;  // under submit_mutex_, as the next two
+  bool sampled = false;                    // under submit_mutex_, as the next two
   std::uint64_t samples = 0, dropped = 0;  // final once the submission has been waited for
 };
 

@@ -29,4 +29,16 @@ constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn laun
   return row;
 }
 
+// The entry point has the row's name.
+constexpr KernelRow gpu_row(Op op, DType format, const char* name, LaunchFn launch) noexcept {
+  KernelRow row;
+  row.op = op;
+  row.format = format;
+  row.name = name;
+  row.launch = launch;
+  row.symbol = name;
+  row.kind = captured_kind(op);
+  return row;
+}
+
 }  // namespace onepass

@@ -72,8 +72,8 @@ void EncoderState::issue_barrier(bool is_fence) {
 Status EncoderState::add_direct(bool check, bool opaque, bool& barrier) {
   const std::uint32_t i = direct->size() - 1;
   const auto ranges = direct->ranges(i);
-  barrier = check && !tracker.empty() &&
-            (opaque || tracker.is_opaque() || tracker.conflicts(ranges));
+  barrier =
+      check && !tracker.empty() && (opaque || tracker.is_opaque() || tracker.conflicts(ranges));
   if (barrier) count_barrier([&] { direct->insert_barrier_before_last(); });
   if (opaque) {
     tracker.add_opaque();

@@ -248,8 +248,7 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     ONEPASS_TRY(check_extra(dispatch_name(*device_, d.op, d.kernel), d));
   }
   // Access: the kernel's declaration, else the ranges passed, else every view both ways.
-  const bool passed =
-      ranges_follow || (slots == nullptr && (!reads_.empty() || !writes_.empty()));
+  const bool passed = ranges_follow || (slots == nullptr && (!reads_.empty() || !writes_.empty()));
   const Mark m = mark();
   try {
     if (Status ok = append_ranges(d, slots, passed); !ok) {
@@ -323,11 +322,11 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
       }
       r = *resolved;
     }
-    const Access a = passed            ? Access::none
+    const Access a = passed             ? Access::none
                      : slots == nullptr ? d.access[i]
-                     : slots[i] == 'i' ? Access::read
-                     : slots[i] == 'o' ? Access::write
-                                       : Access::read_write;
+                     : slots[i] == 'i'  ? Access::read
+                     : slots[i] == 'o'  ? Access::write
+                                        : Access::read_write;
     if (v.offset > r.bytes || v.bytes > r.bytes - v.offset || (r.immutable && writes(a))) {
       return view_error(d, i, r);
     }

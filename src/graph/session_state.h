@@ -19,8 +19,8 @@ class ExecutorState {
 
   std::shared_ptr<DeviceState> device;
   std::mutex mutex;
-  std::mutex arena_mutex;                        // one compile at a time
-  std::shared_ptr<ArenaBlock> arena;             // of plans; under arena_mutex
+  std::mutex arena_mutex;             // one compile at a time
+  std::shared_ptr<ArenaBlock> arena;  // of plans; under arena_mutex
   // Under mutex. Passes in flight and plans hold it too: it may outlive the executor.
   using Labels = std::set<std::string, std::less<>>;
   std::shared_ptr<Labels> labels = std::make_shared<Labels>();

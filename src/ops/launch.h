@@ -8,6 +8,10 @@
 
 namespace onepass::ops {
 
+// Groups in x and y of a CUDA grid; kernels loop where there is more work.
+inline constexpr std::uint32_t max_cuda_grid_x = 0x7fffffff;
+inline constexpr std::uint32_t max_cuda_grid_y = 0xffff;
+
 // Product that stops at 2^64 - 1 instead of wrapping.
 std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept;
 

@@ -1,4 +1,4 @@
-// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
+// Kernels of this family, for the backends' tables, and the launch arithmetic they go with.
 #pragma once
 
 #include <span>
@@ -8,8 +8,11 @@
 namespace onepass::ops {
 
 std::span<const KernelRow> elementwise_cpu_kernels() noexcept;
+std::span<const KernelRow> elementwise_cuda_kernels() noexcept;  // where CUDA is compiled in
 
 Status launch_elementwise(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Groups of 256 threads, each thread four elements at a time.
+Status launch_elementwise_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -1,5 +1,7 @@
 #include "ops/launch.h"
 
+#include <algorithm>
+
 #include "ops/elementwise/kernels.h"
 #include "ops/elementwise/params.h"
 #include "ops/shared/halves.h"
@@ -18,6 +20,18 @@ Status launch_elementwise(const DeviceInfo&, const Dispatch& d, Launch& launch) 
   launch.tiles = tiles_for(n, 1);
   launch.bytes_moved = view_bytes(d);
   launch.flops = d.op == Op::add || d.op == Op::mul ? n : product({n, 20});
+  return {};
+}
+
+Status launch_elementwise_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_elementwise(device, d, launch));
+  const ElementwiseParams p = d.params_as<ElementwiseParams>();
+  constexpr std::uint64_t group_threads = 256, group_elements = 4 * group_threads;
+  const std::uint64_t n = join(p.n_lo, p.n_hi);
+  const std::uint64_t groups = n / group_elements + (n % group_elements != 0 ? 1 : 0);
+  launch.grid = {static_cast<std::uint32_t>(std::min<std::uint64_t>(groups, max_cuda_grid_x)), 1,
+                 1};
+  launch.group = {group_threads, 1, 1};
   return {};
 }
 

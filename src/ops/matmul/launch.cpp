@@ -39,6 +39,18 @@ Status launch_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
                     launch);
 }
 
+Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_matmul(device, d, launch));
+  const MatmulParams p = d.params_as<MatmulParams>();
+  const auto groups = [](std::uint64_t n, std::uint32_t size, std::uint32_t max) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>((n + size - 1) / size, max));
+  };
+  launch.grid = {groups(p.n, matmul_cuda_warps, max_cuda_grid_x),
+                 groups(p.m, matmul_cuda_tile_m, max_cuda_grid_y), 1};
+  launch.group = {32 * matmul_cuda_warps, 1, 1};
+  return {};
+}
+
 Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulAffineParams p = d.params_as<MatmulAffineParams>();
   if (p.group_size == 0 || p.group_size % 32 != 0 || 128 % p.group_size != 0 ||

@@ -1,4 +1,4 @@
-// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
+// Kernels of this family, for the backends' tables, and the launch arithmetic they go with.
 #pragma once
 
 #include <span>
@@ -8,7 +8,10 @@
 namespace onepass::ops {
 
 std::span<const KernelRow> norm_cpu_kernels() noexcept;
+std::span<const KernelRow> norm_cuda_kernels() noexcept;  // where CUDA is compiled in
 
 Status launch_rms_norm(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// One group per row, a thread per four elements up to the device's limit; whole warps.
+Status launch_rms_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -1,0 +1,542 @@
+#include "backends/cuda/cuda.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "backends/cuda/driver.h"
+#include "backends/cuda/modules.h"
+#include "backends/cuda/recording.h"
+
+namespace onepass {
+namespace cuda {
+namespace {
+
+constexpr std::size_t staging_half = 4u << 20;
+constexpr std::size_t step_granularity = 256;
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const Driver& driver, std::span<const KernelImage> images,
+              const DeviceOptions& options)
+      : in_flight_max_(std::clamp(options.command_buffers, 1u, 4096u)), ring_(in_flight_max_ + 1) {
+    context_.driver = &driver;
+    for (const KernelImage& image : images) {
+      rows_.insert(rows_.end(), image.rows.begin(), image.rows.end());
+    }
+  }
+  ~CudaBackend() override;
+
+  // After the constructor, once; the destructor gives back whatever it got.
+  Status open(std::span<const KernelImage> images, std::uint32_t index);
+
+  const DeviceInfo& info() const noexcept override { return info_; }
+  std::span<const KernelRow> kernels() const noexcept override { return rows_; }
+  Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) override;
+  void release(const Allocation& memory) noexcept override;
+  Status write(const Allocation& memory, std::uint64_t offset,
+               std::span<const std::byte> bytes) override;
+  Status read(const Allocation& memory, std::uint64_t offset, std::span<std::byte> bytes) override;
+  Result<std::byte*> map(const Allocation& memory) override;
+  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override;
+  Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
+                Completion& completion) override;
+  void wait(Completion& completion) override;
+  bool poll(Completion& completion) override;
+  Status timestamps(Recorded& recorded, std::span<TimeSpan> out) override;
+  void* native_handle(const Allocation* memory) noexcept override;
+
+ private:
+  // One submission between submit() and the moment somebody saw its end.
+  struct Entry {
+    CUevent start = nullptr, end = nullptr;
+    GraphPass* pass = nullptr;
+    Completion* completion = nullptr;
+  };
+
+  const Driver& driver() const noexcept { return *context_.driver; }
+  Status check(CUresult result, const char* call, ErrorCode otherwise) const {
+    return cuda::check(driver(), result, call, otherwise);
+  }
+  Status read_info(std::uint32_t index);
+  Status sync_stream() {
+    return check(driver().cuStreamSynchronize(context_.stream), "cuStreamSynchronize",
+                 ErrorCode::submission_failed);
+  }
+  Status copy_in(CUdeviceptr to, std::span<const std::byte> bytes);
+  Status copy_out(CUdeviceptr from, std::span<std::byte> bytes);
+  Status reserve_step(std::uint64_t bytes);
+
+  Entry& entry(std::uint64_t serial) noexcept { return ring_[serial % ring_.size()]; }
+  // Ends the oldest submission; the context must be current unless the result is an error.
+  void finish_next_locked(CUresult result) noexcept;
+  CUresult launch_locked(GraphPass& pass, std::uint64_t serial,
+                         std::span<const std::byte> step_bytes, const char*& call) noexcept;
+
+  Context context_;
+  CUdevice device_ = 0;
+  bool retained_ = false;
+  DeviceInfo info_;
+  std::vector<KernelRow> rows_;
+  std::unique_ptr<Modules> modules_;
+
+  std::mutex staging_mutex_;  // guards the staging memory
+  std::byte* staging_ = nullptr;
+  std::array<CUevent, 2> staging_events_{};
+
+  std::mutex mutex_;  // guards the rest
+  const std::uint32_t in_flight_max_;
+  // Submission s in entry s % size. One more than may be in flight: the end of the submission
+  // before the oldest is where the device's clock is read from.
+  std::vector<Entry> ring_;
+  std::byte* step_ring_ = nullptr;  // pinned, one slot per entry
+  std::size_t step_stride_ = 0;
+  std::uint64_t submitted_ = 0, finished_ = 0;  // serials; the first is 1
+  std::uint64_t clock_ns_ = 0;                  // end of submission finished_
+};
+
+Status CudaBackend::read_info(std::uint32_t index) {
+  const Driver& d = driver();
+  int count = 0;
+  ONEPASS_TRY(check(d.cuDeviceGetCount(&count), "cuDeviceGetCount", ErrorCode::not_found));
+  if (index >= static_cast<std::uint32_t>(std::max(count, 0))) {
+    return fail(ErrorCode::not_found, "cuda: there are " + std::to_string(count) +
+                                          " devices, none is cuda:" + std::to_string(index));
+  }
+  ONEPASS_TRY(
+      check(d.cuDeviceGet(&device_, static_cast<int>(index)), "cuDeviceGet", ErrorCode::not_found));
+  char name[128] = {};
+  ONEPASS_TRY(check(d.cuDeviceGetName(name, sizeof name, device_), "cuDeviceGetName",
+                    ErrorCode::not_found));
+  std::size_t memory = 0;
+  ONEPASS_TRY(
+      check(d.cuDeviceTotalMem(&memory, device_), "cuDeviceTotalMem", ErrorCode::not_found));
+  const auto attribute = [&](CUdevice_attribute which, std::uint32_t& out) -> Status {
+    int value = 0;
+    ONEPASS_TRY(check(d.cuDeviceGetAttribute(&value, which, device_), "cuDeviceGetAttribute",
+                      ErrorCode::not_found));
+    out = static_cast<std::uint32_t>(std::max(value, 0));
+    return {};
+  };
+  std::uint32_t warp = 32, major = 0;
+  ONEPASS_TRY(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, info_.compute_units));
+  ONEPASS_TRY(attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, info_.max_group_threads));
+  ONEPASS_TRY(
+      attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, info_.max_shared_bytes));
+  ONEPASS_TRY(attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE, warp));
+  ONEPASS_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major));
+
+  info_.name = "cuda:" + std::to_string(index);
+  info_.description = name;
+  info_.memory_bytes = memory;
+  info_.max_buffer_bytes = memory;
+  info_.view_alignment = 1;
+  info_.subgroup_sizes = {warp};
+  info_.features = static_cast<std::uint32_t>(Feature::f16);
+  if (major >= 7) info_.features |= static_cast<std::uint32_t>(Feature::tensor_cores);
+  info_.unified_memory = false;
+  info_.model = ExecutionModel::edges;
+  return {};
+}
+
+Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t index) {
+  const Driver& d = driver();
+  ONEPASS_TRY(read_info(index));
+  ONEPASS_TRY(check(d.cuDevicePrimaryCtxRetain(&context_.handle, device_),
+                    "cuDevicePrimaryCtxRetain", ErrorCode::device_lost));
+  retained_ = true;
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::device_lost));
+  ONEPASS_TRY(check(d.cuStreamCreate(&context_.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate",
+                    ErrorCode::device_lost));
+  for (Entry& e : ring_) {
+    for (CUevent* event : {&e.start, &e.end}) {
+      ONEPASS_TRY(check(d.cuEventCreate(event, CU_EVENT_DEFAULT), "cuEventCreate",
+                        ErrorCode::out_of_memory));
+    }
+  }
+  for (CUevent& event : staging_events_) {
+    ONEPASS_TRY(check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+                      ErrorCode::out_of_memory));
+  }
+  void* staging = nullptr;
+  ONEPASS_TRY(check(d.cuMemHostAlloc(&staging, 2 * staging_half, CU_MEMHOSTALLOC_PORTABLE),
+                    "cuMemHostAlloc", ErrorCode::out_of_memory));
+  staging_ = static_cast<std::byte*>(staging);
+  modules_ = std::make_unique<Modules>(d, images, info_.max_shared_bytes);
+  // Submission 0, which is done: the clock starts here.
+  return check(d.cuEventRecord(entry(0).end, context_.stream), "cuEventRecord",
+               ErrorCode::device_lost);
+}
+
+CudaBackend::~CudaBackend() {
+  if (!retained_) return;
+  const Driver& d = driver();
+  {
+    const Current current(context_);
+    if (current.result() == CUDA_SUCCESS) {
+      if (context_.stream) d.cuStreamSynchronize(context_.stream);
+      modules_.reset();
+      for (const Entry& e : ring_) {
+        if (e.start) d.cuEventDestroy(e.start);
+        if (e.end) d.cuEventDestroy(e.end);
+      }
+      for (const CUevent event : staging_events_) {
+        if (event) d.cuEventDestroy(event);
+      }
+      if (staging_) d.cuMemFreeHost(staging_);
+      if (step_ring_) d.cuMemFreeHost(step_ring_);
+      if (context_.stream) d.cuStreamDestroy(context_.stream);
+    }
+  }
+  d.cuDevicePrimaryCtxRelease(device_);
+}
+
+Result<Allocation> CudaBackend::allocate(std::uint64_t bytes, MemoryKind kind, bool zero) {
+  const Driver& d = driver();
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::device_lost));
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const auto no_memory = [&](CUresult result, const char* call) {
+    return fail(error_code(result, ErrorCode::out_of_memory),
+                info_.name + ": cannot allocate " + std::to_string(bytes) + " of " +
+                    std::to_string(info_.memory_bytes) + " bytes: " + describe(d, result, call));
+  };
+  CUdeviceptr address = 0;
+  if (kind == MemoryKind::device) {
+    if (const CUresult r = d.cuMemAlloc(&address, size); r != CUDA_SUCCESS) {
+      return no_memory(r, "cuMemAlloc");
+    }
+    if (zero) {
+      // Later work is on the same stream.
+      if (const CUresult r = d.cuMemsetD8Async(address, 0, size, context_.stream);
+          r != CUDA_SUCCESS) {
+        d.cuMemFree(address);
+        return no_memory(r, "cuMemsetD8Async");
+      }
+    }
+    return Allocation{address, nullptr, bytes};
+  }
+  void* host = nullptr;
+  if (const CUresult r =
+          d.cuMemHostAlloc(&host, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+      r != CUDA_SUCCESS) {
+    return no_memory(r, "cuMemHostAlloc");
+  }
+  if (const CUresult r = d.cuMemHostGetDevicePointer(&address, host, 0); r != CUDA_SUCCESS) {
+    d.cuMemFreeHost(host);
+    return no_memory(r, "cuMemHostGetDevicePointer");
+  }
+  if (zero) std::memset(host, 0, size);
+  return Allocation{address, static_cast<std::byte*>(host), bytes};
+}
+
+void CudaBackend::release(const Allocation& memory) noexcept {
+  if (memory.handle == 0) return;
+  const Current current(context_);
+  if (current.result() != CUDA_SUCCESS) return;
+  if (memory.host) {
+    driver().cuMemFreeHost(memory.host);
+  } else {
+    driver().cuMemFree(memory.handle);
+  }
+}
+
+Status CudaBackend::write(const Allocation& memory, std::uint64_t offset,
+                          std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
+  if (memory.host) {
+    ONEPASS_TRY(sync_stream());
+    std::memcpy(memory.host + offset, bytes.data(), bytes.size());
+    return {};
+  }
+  const std::lock_guard lock(staging_mutex_);
+  const Status copied = copy_in(memory.handle + offset, bytes);
+  // Also after a failure: the staging memory is used again.
+  const Status synced = sync_stream();
+  return copied ? synced : copied;
+}
+
+Status CudaBackend::copy_in(CUdeviceptr to, std::span<const std::byte> bytes) {
+  const Driver& d = driver();
+  for (std::size_t i = 0, at = 0; at < bytes.size(); ++i, at += staging_half) {
+    const std::size_t slot = i % 2, n = std::min(staging_half, bytes.size() - at);
+    std::byte* half = staging_ + slot * staging_half;
+    if (i >= 2) {
+      ONEPASS_TRY(check(d.cuEventSynchronize(staging_events_[slot]), "cuEventSynchronize",
+                        ErrorCode::submission_failed));
+    }
+    std::memcpy(half, bytes.data() + at, n);
+    ONEPASS_TRY(check(d.cuMemcpyHtoDAsync(to + at, half, n, context_.stream), "cuMemcpyHtoDAsync",
+                      ErrorCode::submission_failed));
+    ONEPASS_TRY(check(d.cuEventRecord(staging_events_[slot], context_.stream), "cuEventRecord",
+                      ErrorCode::submission_failed));
+  }
+  return {};
+}
+
+Status CudaBackend::read(const Allocation& memory, std::uint64_t offset,
+                         std::span<std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
+  if (memory.host) {
+    ONEPASS_TRY(sync_stream());
+    std::memcpy(bytes.data(), memory.host + offset, bytes.size());
+    return {};
+  }
+  const std::lock_guard lock(staging_mutex_);
+  const Status copied = copy_out(memory.handle + offset, bytes);
+  if (!copied) driver().cuStreamSynchronize(context_.stream);
+  return copied;
+}
+
+Status CudaBackend::copy_out(CUdeviceptr from, std::span<std::byte> bytes) {
+  const Driver& d = driver();
+  const std::size_t chunks = (bytes.size() + staging_half - 1) / staging_half;
+  const auto length = [&](std::size_t i) {
+    return std::min(staging_half, bytes.size() - i * staging_half);
+  };
+  for (std::size_t i = 0; i <= chunks; ++i) {
+    if (i < chunks) {
+      ONEPASS_TRY(check(d.cuMemcpyDtoHAsync(staging_ + i % 2 * staging_half,
+                                            from + i * staging_half, length(i), context_.stream),
+                        "cuMemcpyDtoHAsync", ErrorCode::submission_failed));
+      ONEPASS_TRY(check(d.cuEventRecord(staging_events_[i % 2], context_.stream), "cuEventRecord",
+                        ErrorCode::submission_failed));
+    }
+    if (i > 0) {
+      const std::size_t last = i - 1;
+      ONEPASS_TRY(check(d.cuEventSynchronize(staging_events_[last % 2]), "cuEventSynchronize",
+                        ErrorCode::submission_failed));
+      std::memcpy(bytes.data() + last * staging_half, staging_ + last % 2 * staging_half,
+                  length(last));
+    }
+  }
+  return {};
+}
+
+Result<std::byte*> CudaBackend::map(const Allocation& memory) {
+  if (!memory.host) {
+    return fail(ErrorCode::unsupported,
+                "map: " + info_.name + " has memory of its own; use upload or readback memory");
+  }
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
+  ONEPASS_TRY(sync_stream());
+  return memory.host;
+}
+
+// Makes the slots of the step ring large enough. Waits for what still reads the old ones.
+Status CudaBackend::reserve_step(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes <= step_stride_) return {};
+  const Driver& d = driver();
+  const std::size_t stride = (static_cast<std::size_t>(bytes) + step_granularity - 1) /
+                             step_granularity * step_granularity;
+  void* grown = nullptr;
+  ONEPASS_TRY(check(d.cuMemHostAlloc(&grown, stride * ring_.size(), CU_MEMHOSTALLOC_PORTABLE),
+                    "cuMemHostAlloc", ErrorCode::out_of_memory));
+  if (const CUresult r = d.cuStreamSynchronize(context_.stream); r != CUDA_SUCCESS) {
+    d.cuMemFreeHost(grown);
+    return check(r, "cuStreamSynchronize", ErrorCode::device_lost);
+  }
+  if (step_ring_) d.cuMemFreeHost(step_ring_);
+  step_ring_ = static_cast<std::byte*>(grown);
+  step_stride_ = stride;
+  return {};
+}
+
+Result<std::unique_ptr<Recorded>> CudaBackend::record(const Recording& recording) {
+  try {
+    const Current current(context_);
+    ONEPASS_TRY(current.status(ErrorCode::kernel_build));
+    ONEPASS_TRY(reserve_step(recording.step.bytes));
+    ONEPASS_ASSIGN(std::unique_ptr<GraphPass> pass,
+                   GraphPass::create(context_, *modules_, recording));
+    return std::unique_ptr<Recorded>(std::move(pass));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::out_of_memory, info_.name + ": no memory to record " +
+                                              std::to_string(recording.launches.size()) +
+                                              " launches");
+  }
+}
+
+// Everything of a submission that happens before its work can be said to run.
+CUresult CudaBackend::launch_locked(GraphPass& pass, std::uint64_t serial,
+                                    std::span<const std::byte> step_bytes,
+                                    const char*& call) noexcept {
+  const Driver& d = driver();
+  call = "cuEventRecord";
+  CUresult r = d.cuEventRecord(entry(serial).start, context_.stream);
+  const std::size_t n = static_cast<std::size_t>(
+      std::min<std::uint64_t>({step_bytes.size(), pass.step_bytes(), step_stride_}));
+  if (r == CUDA_SUCCESS && n > 0) {
+    std::byte* slot = step_ring_ + serial % ring_.size() * step_stride_;
+    std::memcpy(slot, step_bytes.data(), n);
+    call = "cuMemcpyHtoDAsync";
+    r = d.cuMemcpyHtoDAsync(pass.step(), slot, n, context_.stream);
+  }
+  if (r == CUDA_SUCCESS && pass.exec()) {
+    call = "cuGraphLaunch";
+    r = d.cuGraphLaunch(pass.exec(), context_.stream);
+  }
+  return r;
+}
+
+Status CudaBackend::submit(Recorded& recorded, std::span<const std::byte> step_bytes,
+                           Completion& completion) {
+  auto& pass = static_cast<GraphPass&>(recorded);
+  const Driver& d = driver();
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
+  const std::lock_guard lock(mutex_);
+  while (submitted_ - finished_ >= in_flight_max_) {
+    finish_next_locked(d.cuEventSynchronize(entry(finished_ + 1).end));
+  }
+  const std::uint64_t serial = submitted_ + 1;
+  const char* call = "";
+  if (const CUresult r = launch_locked(pass, serial, step_bytes, call); r != CUDA_SUCCESS) {
+    // The slot of the step ring is used again by the next submission.
+    d.cuStreamSynchronize(context_.stream);
+    return check(r, call, ErrorCode::submission_failed);
+  }
+  Entry& e = entry(serial);
+  e.pass = &pass;
+  e.completion = &completion;
+  completion.serial = serial;
+  completion.failed.store(false, std::memory_order_relaxed);
+  submitted_ = serial;
+  // The work runs whatever happens here. Without an end to look for, wait for all of it.
+  if (d.cuEventRecord(e.end, context_.stream) != CUDA_SUCCESS) {
+    const CUresult r = d.cuStreamSynchronize(context_.stream);
+    while (finished_ < serial) finish_next_locked(r);
+  }
+  return {};
+}
+
+void CudaBackend::finish_next_locked(CUresult result) noexcept {
+  const std::uint64_t serial = finished_ + 1;
+  Entry& e = entry(serial);
+  Completion& completion = *e.completion;
+  if (result == CUDA_SUCCESS) {
+    const std::uint64_t start = clock_ns_ + elapsed_ns(driver(), entry(finished_).end, e.start);
+    clock_ns_ = start + elapsed_ns(driver(), e.start, e.end);
+    completion.span = {start, clock_ns_};
+    if (e.pass->timed()) e.pass->read_spans(e.start, start);
+  } else {
+    const char* name = nullptr;
+    driver().cuGetErrorName(result, &name);
+    completion.code = error_code(result, ErrorCode::submission_failed);
+    std::snprintf(completion.text, sizeof completion.text, "cuda: %s",
+                  name ? name : "unknown error");
+    completion.failed.store(true, std::memory_order_relaxed);
+  }
+  e.pass = nullptr;
+  e.completion = nullptr;
+  finished_ = serial;
+  // From here on the caller may destroy the completion and the pass.
+  completion.done.store(true, std::memory_order_release);
+}
+
+void CudaBackend::wait(Completion& completion) {
+  if (completion.done.load(std::memory_order_acquire)) return;
+  const Current current(context_);
+  CUevent end = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (completion.done.load(std::memory_order_acquire)) return;
+    end = entry(completion.serial).end;
+  }
+  const CUresult result =
+      current.result() == CUDA_SUCCESS ? driver().cuEventSynchronize(end) : current.result();
+  const std::lock_guard lock(mutex_);
+  while (!completion.done.load(std::memory_order_acquire)) finish_next_locked(result);
+}
+
+bool CudaBackend::poll(Completion& completion) {
+  if (completion.done.load(std::memory_order_acquire)) return true;
+  const Current current(context_);
+  const std::lock_guard lock(mutex_);
+  while (!completion.done.load(std::memory_order_acquire)) {
+    const CUresult result = current.result() == CUDA_SUCCESS
+                                ? driver().cuEventQuery(entry(finished_ + 1).end)
+                                : current.result();
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    finish_next_locked(result);
+  }
+  return true;
+}
+
+Status CudaBackend::timestamps(Recorded& recorded, std::span<TimeSpan> out) {
+  const auto& pass = static_cast<const GraphPass&>(recorded);
+  if (!pass.timed()) {
+    return fail(ErrorCode::invalid_state, "timestamps: the recording was not timed");
+  }
+  const std::lock_guard lock(mutex_);
+  const std::size_t n = std::min(out.size(), pass.spans().size());
+  std::copy_n(pass.spans().begin(), n, out.begin());
+  return {};
+}
+
+void* CudaBackend::native_handle(const Allocation* memory) noexcept {
+  return memory ? reinterpret_cast<void*>(memory->handle) : static_cast<void*>(context_.handle);
+}
+
+}  // namespace
+
+std::vector<DeviceListing> list_devices(const Driver& driver) {
+  int count = 0;
+  if (const CUresult r = driver.cuDeviceGetCount(&count); r != CUDA_SUCCESS) {
+    return {{"cuda", "", false, "cuda: " + describe(driver, r, "cuDeviceGetCount")}};
+  }
+  if (count <= 0) return {{"cuda", "", false, "cuda: no device"}};
+  std::vector<DeviceListing> devices;
+  for (int i = 0; i < count; ++i) {
+    DeviceListing listing;
+    listing.name = "cuda:" + std::to_string(i);
+    CUdevice device = 0;
+    char name[128] = {};
+    CUresult r = driver.cuDeviceGet(&device, i);
+    if (r == CUDA_SUCCESS) r = driver.cuDeviceGetName(name, sizeof name, device);
+    listing.available = r == CUDA_SUCCESS;
+    listing.description = name;
+    if (r != CUDA_SUCCESS) listing.reason = "cuda: " + describe(driver, r, "cuDeviceGetName");
+    devices.push_back(std::move(listing));
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<Backend>> open_device(const Driver& driver,
+                                             std::span<const KernelImage> images,
+                                             std::uint32_t index, const DeviceOptions& options) {
+  try {
+    auto backend = std::make_unique<CudaBackend>(driver, images, options);
+    ONEPASS_TRY(backend->open(images, index));
+    return std::unique_ptr<Backend>(std::move(backend));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::out_of_memory, "cuda: no memory to open a device");
+  }
+}
+
+}  // namespace cuda
+
+std::vector<DeviceListing> list_cuda() {
+  const Result<const cuda::Driver*> driver = cuda::load_driver();
+  if (!driver) return {{"cuda", "", false, driver.error().message}};
+  return cuda::list_devices(**driver);
+}
+
+Result<std::unique_ptr<Backend>> open_cuda(std::uint32_t index, const DeviceOptions& options) {
+  ONEPASS_ASSIGN(const cuda::Driver* driver, cuda::load_driver());
+  return cuda::open_device(*driver, cuda::kernel_images(), index, options);
+}
+
+}  // namespace onepass

@@ -1,0 +1,47 @@
+// Kernel functions, loaded from the fatbins inside the library when a recording first needs them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/driver.h"
+
+namespace onepass::cuda {
+
+// Thread-safe. The context must be current in every call and in the destructor.
+class Modules {
+ public:
+  Modules(const Driver& driver, std::span<const KernelImage> images, std::uint32_t max_shared_bytes)
+      : driver_(&driver),
+        images_(images.begin(), images.end()),
+        max_shared_bytes_(max_shared_bytes),
+        loaded_(images.size()) {}
+  ~Modules();
+  Modules(const Modules&) = delete;
+  Modules& operator=(const Modules&) = delete;
+
+  // The row's entry point, allowed to use shared_bytes of dynamic shared memory.
+  Result<CUfunction> function(const KernelRow& row, std::uint32_t shared_bytes);
+
+ private:
+  struct Function {
+    CUfunction handle = nullptr;
+    std::uint32_t shared_bytes = 48u << 10;  // what a block may have without asking
+  };
+
+  Result<CUfunction> find(const char* symbol);
+
+  const Driver* driver_;
+  std::vector<KernelImage> images_;
+  std::uint32_t max_shared_bytes_;
+  std::mutex mutex_;              // guards the rest
+  std::vector<CUmodule> loaded_;  // per image; null: not yet
+  std::map<std::string, Function, std::less<>> functions_;
+};
+
+}  // namespace onepass::cuda

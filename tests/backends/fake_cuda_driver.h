@@ -1,0 +1,430 @@
+// A CUDA driver that runs nothing and remembers everything: objects alive, graphs with their nodes
+// and edges, and the order of work on the stream. Any call can be made to fail.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/args.h"
+#include "backends/cuda/driver.h"
+
+namespace onepass::testing {
+
+struct FakeNode {
+  enum class Kind { kernel, empty, event } kind = Kind::empty;
+  std::string function;
+  CUDA_KERNEL_NODE_PARAMS params{};
+  CudaArgs args{};
+  CUevent event = nullptr;
+};
+struct FakeGraph {
+  std::vector<FakeNode> nodes;
+  std::set<std::pair<std::size_t, std::size_t>> edges;
+  bool twice = false;  // an edge was given twice
+};
+
+class FakeDriver {
+ public:
+  static FakeDriver& get() {
+    static FakeDriver instance;
+    return instance;
+  }
+
+  // A clean state whose n-th call from now on (from 0) fails with `error`; calls that give
+  // something back or only ask never do.
+  void reset(std::uint64_t fail_at = ~std::uint64_t{0}, CUresult error = CUDA_ERROR_INVALID_VALUE) {
+    free_all();
+    *this = FakeDriver();
+    fail_at_ = fail_at;
+    error_ = error;
+  }
+  void fail_next(CUresult error, std::uint64_t calls = 0) {
+    fail_at_ = calls_ + calls;
+    error_ = error;
+  }
+  bool failed() const { return calls_ > fail_at_; }
+  const std::string& failed_call() const { return failed_call_; }
+
+  // Objects created and not given back, contexts on a thread's stack included.
+  std::size_t live() const {
+    return device_memory.size() + host_memory.size() + events.size() + graphs.size() +
+           execs.size() + static_cast<std::size_t>(contexts + streams + modules + current);
+  }
+  // Work on the stream waits in a queue: the first n operations are done from now on.
+  void complete_all() { completed_ = queued_; }
+  void hold() { holding_ = true; }
+  void break_device(CUresult error) { broken_ = error; }
+  void break_contexts(CUresult error) { push_result_ = error; }
+
+  std::map<CUdeviceptr, std::vector<std::byte>> device_memory;
+  std::map<void*, std::size_t> host_memory;
+  std::map<CUevent, std::uint64_t> events;  // place in the queue; 0: never recorded
+  std::map<CUgraph, FakeGraph> graphs;
+  std::map<CUgraphExec, FakeGraph> execs;
+  std::vector<FakeGraph> instantiated, launched;
+  std::vector<std::string> stream_work;
+  std::vector<const void*> copy_sources;
+  int contexts = 0, streams = 0, modules = 0, current = 0;
+  std::size_t loads = 0;  // cuModuleLoadData
+  int shared_limit = 0;   // by cuFuncSetAttribute
+
+  static cuda::Driver table();
+
+ private:
+  friend struct FakeCalls;
+
+  void free_all() {
+    for (const auto& [memory, bytes] : host_memory) std::free(memory);
+  }
+  bool fails(const char* call) {
+    if (calls_++ != fail_at_) return false;
+    failed_call_ = call;
+    return true;
+  }
+  std::uint64_t enqueue(const char* what) {
+    stream_work.emplace_back(what);
+    ++queued_;
+    if (!holding_) completed_ = queued_;
+    return queued_;
+  }
+  template <class T>
+  T make() {
+    return reinterpret_cast<T>(next_ += 256);
+  }
+
+  std::uint64_t calls_ = 0, fail_at_ = ~std::uint64_t{0};
+  CUresult error_ = CUDA_ERROR_INVALID_VALUE, broken_ = CUDA_SUCCESS, push_result_ = CUDA_SUCCESS;
+  std::string failed_call_;
+  std::uintptr_t next_ = 0x1000;
+  std::uint64_t queued_ = 0, completed_ = 0;
+  bool holding_ = false;
+  std::map<CUfunction, std::string> functions_;
+};
+
+struct FakeCalls {
+  static FakeDriver& f() { return FakeDriver::get(); }
+#define ONEPASS_FAKE_MAY_FAIL(name) \
+  if (f().fails(name)) return f().error_
+
+  static CUresult init(unsigned) { return CUDA_SUCCESS; }
+  static CUresult error_name(CUresult, const char** out) {
+    *out = "CUDA_ERROR_FAKE";
+    return CUDA_SUCCESS;
+  }
+  static CUresult error_string(CUresult, const char** out) {
+    *out = "made up";
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult device_count(int* out) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceGetCount");
+    *out = 2;
+    return CUDA_SUCCESS;
+  }
+  static CUresult device_get(CUdevice* out, int index) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceGet");
+    *out = index;
+    return CUDA_SUCCESS;
+  }
+  static CUresult device_name(char* out, int bytes, CUdevice) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceGetName");
+    std::strncpy(out, "Fake", static_cast<std::size_t>(bytes));
+    return CUDA_SUCCESS;
+  }
+  static CUresult total_mem(std::size_t* out, CUdevice) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceTotalMem");
+    *out = std::size_t{1} << 30;
+    return CUDA_SUCCESS;
+  }
+  static CUresult attribute(int* out, CUdevice_attribute which, CUdevice) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceGetAttribute");
+    switch (which) {
+      case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *out = 132;
+        break;
+      case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *out = 1024;
+        break;
+      case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *out = 232448;
+        break;
+      case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+        *out = 32;
+        break;
+      default:
+        *out = 9;
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult retain(CUcontext* out, CUdevice) {
+    ONEPASS_FAKE_MAY_FAIL("cuDevicePrimaryCtxRetain");
+    ++f().contexts;
+    *out = f().make<CUcontext>();
+    return CUDA_SUCCESS;
+  }
+  static CUresult release(CUdevice) {
+    --f().contexts;
+    return CUDA_SUCCESS;
+  }
+  static CUresult push(CUcontext) {
+    if (f().push_result_ != CUDA_SUCCESS) return f().push_result_;
+    ++f().current;
+    return CUDA_SUCCESS;
+  }
+  static CUresult pop(CUcontext*) {
+    --f().current;
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult stream_create(CUstream* out, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuStreamCreate");
+    ++f().streams;
+    *out = f().make<CUstream>();
+    return CUDA_SUCCESS;
+  }
+  static CUresult stream_destroy(CUstream) {
+    --f().streams;
+    return CUDA_SUCCESS;
+  }
+  static CUresult stream_sync(CUstream) {
+    f().complete_all();
+    return f().broken_;
+  }
+
+  static CUresult event_create(CUevent* out, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuEventCreate");
+    *out = f().make<CUevent>();
+    f().events[*out] = 0;
+    return CUDA_SUCCESS;
+  }
+  static CUresult event_destroy(CUevent event) {
+    return f().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  }
+  static CUresult event_record(CUevent event, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuEventRecord");
+    f().events.at(event) = f().enqueue("event");
+    return CUDA_SUCCESS;
+  }
+  static CUresult event_query(CUevent event) {
+    if (f().broken_ != CUDA_SUCCESS) return f().broken_;
+    return f().events.at(event) <= f().completed_ ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  }
+  static CUresult event_sync(CUevent event) {
+    if (f().broken_ != CUDA_SUCCESS) return f().broken_;
+    ONEPASS_FAKE_MAY_FAIL("cuEventSynchronize");
+    f().completed_ = std::max(f().completed_, f().events.at(event));
+    return CUDA_SUCCESS;
+  }
+  // A microsecond per operation of the queue.
+  static CUresult elapsed(float* ms, CUevent from, CUevent to) {
+    const std::uint64_t a = f().events.at(from), b = f().events.at(to);
+    if (a == 0 || b == 0) return CUDA_ERROR_INVALID_HANDLE;
+    *ms = 0.001f * (static_cast<float>(b) - static_cast<float>(a));
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult mem_alloc(CUdeviceptr* out, std::size_t bytes) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemAlloc");
+    if (bytes > (std::size_t{1} << 29)) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::vector<std::byte> memory(bytes, std::byte{0xee});
+    *out = reinterpret_cast<CUdeviceptr>(memory.data());
+    f().device_memory.emplace(*out, std::move(memory));
+    return CUDA_SUCCESS;
+  }
+  static CUresult mem_free(CUdeviceptr address) {
+    return f().device_memory.erase(address) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  static CUresult host_alloc(void** out, std::size_t bytes, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemHostAlloc");
+    *out = std::malloc(bytes);
+    f().host_memory[*out] = bytes;
+    return CUDA_SUCCESS;
+  }
+  static CUresult host_free(void* memory) {
+    if (f().host_memory.erase(memory) != 1) return CUDA_ERROR_INVALID_VALUE;
+    std::free(memory);
+    return CUDA_SUCCESS;
+  }
+  static CUresult host_pointer(CUdeviceptr* out, void* memory, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemHostGetDevicePointer");
+    *out = reinterpret_cast<CUdeviceptr>(memory);
+    return CUDA_SUCCESS;
+  }
+  static CUresult copy_in(CUdeviceptr to, const void* from, std::size_t bytes, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemcpyHtoDAsync");
+    f().enqueue("copy in");
+    f().copy_sources.push_back(from);
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return CUDA_SUCCESS;
+  }
+  static CUresult copy_out(void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemcpyDtoHAsync");
+    f().enqueue("copy out");
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return CUDA_SUCCESS;
+  }
+  static CUresult memset_d8(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuMemsetD8Async");
+    f().enqueue("memset");
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult module_load(CUmodule* out, const void*) {
+    ONEPASS_FAKE_MAY_FAIL("cuModuleLoadData");
+    ++f().loads;
+    ++f().modules;
+    *out = f().make<CUmodule>();
+    return CUDA_SUCCESS;
+  }
+  static CUresult module_unload(CUmodule) {
+    --f().modules;
+    return CUDA_SUCCESS;
+  }
+  static CUresult get_function(CUfunction* out, CUmodule, const char* name) {
+    ONEPASS_FAKE_MAY_FAIL("cuModuleGetFunction");
+    *out = f().make<CUfunction>();
+    f().functions_[*out] = name;
+    return CUDA_SUCCESS;
+  }
+  static CUresult set_attribute(CUfunction, CUfunction_attribute, int value) {
+    ONEPASS_FAKE_MAY_FAIL("cuFuncSetAttribute");
+    f().shared_limit = value;
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult graph_create(CUgraph* out, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphCreate");
+    *out = f().make<CUgraph>();
+    f().graphs[*out];
+    return CUDA_SUCCESS;
+  }
+  static CUresult graph_destroy(CUgraph graph) {
+    return f().graphs.erase(graph) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  static CUresult add_node(CUgraphNode* out, CUgraph graph, FakeNode node) {
+    std::vector<FakeNode>& nodes = f().graphs.at(graph).nodes;
+    nodes.push_back(std::move(node));
+    *out = reinterpret_cast<CUgraphNode>(nodes.size());  // 1 and up
+    return CUDA_SUCCESS;
+  }
+  static CUresult add_kernel(CUgraphNode* out, CUgraph graph, const CUgraphNode*, std::size_t,
+                             const CUDA_KERNEL_NODE_PARAMS* params) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphAddKernelNode");
+    FakeNode node;
+    node.kind = FakeNode::Kind::kernel;
+    node.function = f().functions_.at(params->func);
+    node.params = *params;
+    std::memcpy(&node.args, params->kernelParams[0], sizeof node.args);
+    return add_node(out, graph, std::move(node));
+  }
+  static CUresult add_empty(CUgraphNode* out, CUgraph graph, const CUgraphNode*, std::size_t) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphAddEmptyNode");
+    return add_node(out, graph, FakeNode{});
+  }
+  static CUresult add_event(CUgraphNode* out, CUgraph graph, const CUgraphNode*, std::size_t,
+                            CUevent event) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphAddEventRecordNode");
+    FakeNode node;
+    node.kind = FakeNode::Kind::event;
+    node.event = event;
+    return add_node(out, graph, std::move(node));
+  }
+  static CUresult add_dependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData*, std::size_t n) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphAddDependencies");
+    FakeGraph& g = f().graphs.at(graph);
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool inserted = g.edges
+                                .emplace(reinterpret_cast<std::size_t>(from[i]) - 1,
+                                         reinterpret_cast<std::size_t>(to[i]) - 1)
+                                .second;
+      g.twice = g.twice || !inserted;
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphInstantiate");
+    *out = f().make<CUgraphExec>();
+    f().execs[*out] = f().graphs.at(graph);
+    f().instantiated.push_back(f().graphs.at(graph));
+    return CUDA_SUCCESS;
+  }
+  static CUresult exec_destroy(CUgraphExec exec) {
+    return f().execs.erase(exec) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  static CUresult upload(CUgraphExec, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphUpload");
+    return CUDA_SUCCESS;
+  }
+  static CUresult launch(CUgraphExec exec, CUstream) {
+    ONEPASS_FAKE_MAY_FAIL("cuGraphLaunch");
+    const FakeGraph& graph = f().execs.at(exec);
+    f().enqueue("graph");
+    for (const FakeNode& node : graph.nodes) {
+      if (node.kind == FakeNode::Kind::event) f().events.at(node.event) = f().enqueue("node event");
+      if (node.kind == FakeNode::Kind::kernel) f().enqueue("kernel");
+    }
+    f().launched.push_back(graph);
+    return CUDA_SUCCESS;
+  }
+#undef ONEPASS_FAKE_MAY_FAIL
+};
+
+inline cuda::Driver FakeDriver::table() {
+  cuda::Driver d;
+  d.cuInit = FakeCalls::init;
+  d.cuGetErrorName = FakeCalls::error_name;
+  d.cuGetErrorString = FakeCalls::error_string;
+  d.cuDeviceGetCount = FakeCalls::device_count;
+  d.cuDeviceGet = FakeCalls::device_get;
+  d.cuDeviceGetName = FakeCalls::device_name;
+  d.cuDeviceTotalMem = FakeCalls::total_mem;
+  d.cuDeviceGetAttribute = FakeCalls::attribute;
+  d.cuDevicePrimaryCtxRetain = FakeCalls::retain;
+  d.cuDevicePrimaryCtxRelease = FakeCalls::release;
+  d.cuCtxPushCurrent = FakeCalls::push;
+  d.cuCtxPopCurrent = FakeCalls::pop;
+  d.cuStreamCreate = FakeCalls::stream_create;
+  d.cuStreamDestroy = FakeCalls::stream_destroy;
+  d.cuStreamSynchronize = FakeCalls::stream_sync;
+  d.cuEventCreate = FakeCalls::event_create;
+  d.cuEventDestroy = FakeCalls::event_destroy;
+  d.cuEventRecord = FakeCalls::event_record;
+  d.cuEventQuery = FakeCalls::event_query;
+  d.cuEventSynchronize = FakeCalls::event_sync;
+  d.cuEventElapsedTime = FakeCalls::elapsed;
+  d.cuMemAlloc = FakeCalls::mem_alloc;
+  d.cuMemFree = FakeCalls::mem_free;
+  d.cuMemHostAlloc = FakeCalls::host_alloc;
+  d.cuMemFreeHost = FakeCalls::host_free;
+  d.cuMemHostGetDevicePointer = FakeCalls::host_pointer;
+  d.cuMemcpyHtoDAsync = FakeCalls::copy_in;
+  d.cuMemcpyDtoHAsync = FakeCalls::copy_out;
+  d.cuMemsetD8Async = FakeCalls::memset_d8;
+  d.cuModuleLoadData = FakeCalls::module_load;
+  d.cuModuleUnload = FakeCalls::module_unload;
+  d.cuModuleGetFunction = FakeCalls::get_function;
+  d.cuFuncSetAttribute = FakeCalls::set_attribute;
+  d.cuGraphCreate = FakeCalls::graph_create;
+  d.cuGraphDestroy = FakeCalls::graph_destroy;
+  d.cuGraphAddKernelNode = FakeCalls::add_kernel;
+  d.cuGraphAddEmptyNode = FakeCalls::add_empty;
+  d.cuGraphAddEventRecordNode = FakeCalls::add_event;
+  d.cuGraphAddDependencies = FakeCalls::add_dependencies;
+  d.cuGraphInstantiate = FakeCalls::instantiate;
+  d.cuGraphExecDestroy = FakeCalls::exec_destroy;
+  d.cuGraphUpload = FakeCalls::upload;
+  d.cuGraphLaunch = FakeCalls::launch;
+  return d;
+}
+
+}  // namespace onepass::testing
