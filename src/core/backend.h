@@ -59,7 +59,7 @@ struct PhysicalRange {
 struct RecordedLaunch {
   const KernelRow* kernel = nullptr;  // null: a fence, which runs nothing
   Launch launch;
-  std::uint32_t index = 0;  // of the dispatch in the program, for reports
+  std::uint32_t index = 0;  // of the dispatch in the program: its order there
   std::uint32_t level = 0;
   std::uint8_t n_views = 0;
   std::array<BoundView, max_views> views;

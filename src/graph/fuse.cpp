@@ -7,15 +7,6 @@
 namespace onepass::graph {
 namespace {
 
-bool overlap(const View& a, const View& b) {
-  return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
-
-bool covers(const View& outer, const View& inner) {
-  return outer.buffer == inner.buffer && outer.offset <= inner.offset &&
-         inner.offset + inner.bytes <= outer.offset + outer.bytes;
-}
-
 class Fuser {
  public:
   Fuser(const NodeList& list, bool close) : list_(list), close_(close) {}
@@ -68,6 +59,7 @@ class Fuser {
       const KernelEntry* e =
           n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
       n.by_hand = list_.node(i).opaque || (e != nullptr && e->slots.empty());
+      if (list_.node(i).opaque) opaque_.push_back(i);
       if (e != nullptr && !e->slots.empty()) set_access(n.d, e->slots.c_str());
       if (e == nullptr) set_access(n.d, info(n.d.op).slots);
       for (const Range& r : list_.ranges(i)) touch(r.region, i);
@@ -95,15 +87,13 @@ class Fuser {
   Effect effect(const Node& n, std::uint32_t i, const View& v) const {
     Effect e;
     if (n.by_hand) {
-      const std::uint32_t region = list_.region_of(v);
-      for (const Range& r : list_.ranges(i)) {
-        if (r.region == region && r.lo < v.offset + v.bytes && v.offset < r.hi) e.by_hand = true;
-      }
+      const Range bytes = list_.range_of(v);
+      for (const Range& r : list_.ranges(i)) e.by_hand |= overlap(r, bytes);
       e.touches = e.by_hand || list_.node(i).opaque;
       return e;
     }
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (!overlap(n.d.views[k], v)) continue;
+      if (!same_bytes(n.d.views[k], v)) continue;
       e.touches = true;
       e.reads |= reads(n.d.access[k]);
       e.covers |= writes(n.d.access[k]) && covers(n.d.views[k], v);
@@ -111,12 +101,30 @@ class Fuser {
     return e;
   }
 
+  static bool overlap(const Range& a, const Range& b) {
+    return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
+  }
+
+  // In bytes, not in buffer ids: two imports of the same host memory overlap.
+  bool same_bytes(const View& a, const View& b) const {
+    if (a.bytes == 0 || b.bytes == 0 || !a.buffer || !b.buffer) return false;
+    return overlap(list_.range_of(a), list_.range_of(b));
+  }
+
+  bool covers(const View& outer, const View& inner) const {
+    const Range o = list_.range_of(outer), i = list_.range_of(inner);
+    return o.region == i.region && o.lo <= i.lo && i.hi <= o.hi;
+  }
+
   // The only reader of the intermediate, or ~0.
   std::uint32_t single_consumer(std::uint32_t first, const View& v) const {
     std::uint32_t consumer = ~0u;
+    const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
+    const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
     const std::vector<std::uint32_t>& t = touching_[list_.region_of(v)];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
       const Node& n = nodes_[*it];
+      if (*it > may_read) return ~0u;
       if (!n.alive) continue;
       const Effect e = effect(n, *it, v);
       if (!e.touches) continue;
@@ -131,7 +139,7 @@ class Fuser {
         return ~0u;
       }
     }
-    return list_.is_dead_after(v) ? consumer : ~0u;
+    return may_read == ~0u && list_.is_dead_after(v) ? consumer : ~0u;
   }
 
   bool may_move(std::uint32_t first, std::uint32_t second) const {
@@ -155,13 +163,6 @@ class Fuser {
     return true;
   }
 
-  // Overlap that also sees two imports of the same host memory.
-  bool same_bytes(const View& a, const View& b) const {
-    if (a.bytes == 0 || b.bytes == 0 || !a.buffer || !b.buffer) return false;
-    if (a.buffer == b.buffer) return overlap(a, b);
-    return list_.region_of(a) == list_.region_of(b) && list_.shares_memory(a, b);
-  }
-
   bool try_row(const FusionRow& row, std::uint32_t i) {
     if (!row.exact && !close_) return false;
     const Dispatch& first = nodes_[i].d;
@@ -181,7 +182,7 @@ class Fuser {
     }
     if (in_slot < 0) return false;
     for (std::size_t k = 0; k < second.n_views; ++k) {
-      if (static_cast<int>(k) == in_slot || !overlap(second.views[k], inter)) continue;
+      if (static_cast<int>(k) == in_slot || !same_bytes(second.views[k], inter)) continue;
       if (reads(second.access[k]) || !(second.views[k] == inter)) return false;
     }
     if (!may_move(i, j)) return false;
@@ -259,6 +260,7 @@ class Fuser {
   bool close_;
   std::vector<Node> nodes_;
   std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
+  std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
 };
 
 }  // namespace

@@ -528,12 +528,10 @@ PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
   return PhysicalRange{item.block->region(), item.offset + r.lo, item.offset + r.hi, r.write};
 }
 
-bool NodeList::shares_memory(const View& a, const View& b) const noexcept {
-  const auto begin = [&](const View& v) {
-    return v.offset + ((v.buffer.slot & scratch_slot_bit) == 0 ? locals_[v.buffer.slot].base : 0);
-  };
-  return region_of(a) == region_of(b) && begin(a) < begin(b) + b.bytes &&
-         begin(b) < begin(a) + a.bytes;
+graph::Range NodeList::range_of(const View& view) const noexcept {
+  const bool is_scratch = (view.buffer.slot & scratch_slot_bit) != 0;
+  const std::uint64_t lo = view.offset + (is_scratch ? 0 : locals_[view.buffer.slot].base);
+  return graph::Range{lo, lo + view.bytes, region_of(view), false};
 }
 
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }

@@ -129,8 +129,8 @@ class NodeList {
   void add_table(const std::shared_ptr<ScratchTable>& table);
   void discard(const MemRange& range);
   std::span<const MemRange> discarded() const noexcept { return discarded_; }
-  // Whether two views of one region overlap: also two imports of the same host memory.
-  bool shares_memory(const View& a, const View& b) const noexcept;
+  // The bytes of a view of this list, as a read.
+  graph::Range range_of(const View& view) const noexcept;
   // True when nobody sees these bytes after the pass.
   bool is_dead_after(const View& view) const noexcept;
 

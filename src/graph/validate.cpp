@@ -117,17 +117,30 @@ std::uint64_t key(Pair p) { return std::uint64_t{p.first} << 32 | p.second; }
 class Order {
  public:
   Order(const Recording& recording, ExecutionModel model) : recording_(recording), model_(model) {
+    program_.reserve(recording.launches.size());
+    for (const RecordedLaunch& launch : recording.launches) {
+      in_program_order_ &= program_.empty() || program_.back() <= launch.index;
+      program_.push_back(launch.index);
+    }
     if (model != ExecutionModel::levels) return;
     levels_.reserve(recording.launches.size());
     for (const RecordedLaunch& launch : recording.launches) levels_.push_back(launch.level);
   }
 
   bool by_levels() const { return model_ == ExecutionModel::levels; }
+  // The list is the program's: no two launches changed places.
+  bool in_program_order() const { return in_program_order_; }
+  bool changed_places(Pair p) const { return program_[p.first] > program_[p.second]; }
 
-  // Removes the pairs whose first launch is sure to end before the second starts.
+  // Removes the pairs whose first launch is sure to end before the second starts and comes first in
+  // the program, too.
   void keep_unordered(std::vector<Pair>& pairs) {
-    if (by_levels()) {
-      std::erase_if(pairs, [&](Pair p) { return levels_[p.first] < levels_[p.second]; });
+    if (model_ == ExecutionModel::in_order) {
+      std::erase_if(pairs, [&](Pair p) { return !changed_places(p); });
+    } else if (by_levels()) {
+      std::erase_if(pairs, [&](Pair p) {
+        return levels_[p.first] < levels_[p.second] && !changed_places(p);
+      });
     } else {
       keep_unreachable(pairs);
     }
@@ -161,7 +174,8 @@ class Order {
         const Pair p = pairs[k];
         while (sources_[bit] != p.first) ++bit;
         const Row& row = rows_[p.second - sources_.front()];
-        if ((row[bit / 64] >> (bit % 64) & 1u) == 0) pairs[kept++] = p;
+        const bool reached = (row[bit / 64] >> (bit % 64) & 1u) != 0;
+        if (!reached || changed_places(p)) pairs[kept++] = p;
       }
       begin = end;
     }
@@ -199,6 +213,8 @@ class Order {
 
   const Recording& recording_;
   ExecutionModel model_;
+  bool in_program_order_ = true;
+  std::vector<std::uint32_t> program_;  // index of each launch in the program
   std::vector<std::uint32_t> levels_;
   std::vector<std::uint32_t> sources_;
   std::vector<Row> rows_;
@@ -432,6 +448,21 @@ void nearest_fenced(const Recording& r, const std::vector<Segment>& segments, Or
   }
 }
 
+// Launches that stand on the wrong side of a fence, one on either side of each fence.
+template <class Test>
+void moved_past_fences(const Recording& r, Test& test) {
+  const std::uint32_t n = index32(r.launches.size());
+  const auto program = [&](std::uint32_t i) { return r.launches[i].index; };
+  for (std::uint32_t latest = 0, i = 0; i < n; ++i) {
+    if (r.launches[i].is_fence() && program(latest) > program(i)) test.add(latest, i);
+    if (program(i) > program(latest)) latest = i;
+  }
+  for (std::uint32_t earliest = n == 0 ? 0 : n - 1, i = n; i-- > 0;) {
+    if (r.launches[i].is_fence() && program(earliest) < program(i)) test.add(i, earliest);
+    if (program(i) < program(earliest)) earliest = i;
+  }
+}
+
 // --- reports ---
 
 // 0 read after write, 1 write after write, 2 write after read.
@@ -465,8 +496,9 @@ bool is_closer(Pair a, Pair b) {
 }
 
 std::vector<Violation> find_in_sound(const Recording& r, ExecutionModel model, std::size_t limit) {
-  if (limit == 0 || model == ExecutionModel::in_order) return {};
+  if (limit == 0) return {};
   Order order(r, model);
+  if (model == ExecutionModel::in_order && order.in_program_order()) return {};
   const std::vector<Access> accesses = gather(r);
   const std::vector<Segment> segments = cut_at_fences(r);
 
@@ -476,7 +508,8 @@ std::vector<Violation> find_in_sound(const Recording& r, ExecutionModel model, s
     return true;
   });
   sweep(accesses, false, proof);
-  nearest_fenced(r, segments, order, proof);
+  if (model != ExecutionModel::in_order) nearest_fenced(r, segments, order, proof);
+  if (!order.in_program_order()) moved_past_fences(r, proof);
   proof.flush();
   if (!closest) return {};
 
@@ -488,7 +521,8 @@ std::vector<Violation> find_in_sound(const Recording& r, ExecutionModel model, s
     return violations.size() < limit;
   });
   sweep(accesses, true, search);
-  all_fenced(segments, search);
+  if (model != ExecutionModel::in_order) all_fenced(segments, search);
+  if (!order.in_program_order()) moved_past_fences(r, search);
   search.flush();
   return violations;
 }
@@ -527,6 +561,15 @@ std::string describe(const Recording& recording, const Violation& v) {
       if (const auto fault = find_fault(recording, model)) return malformed(*fault);
     }
     return "malformed recording at " + first;
+  }
+  const std::size_t n = recording.launches.size();
+  if (v.first < n && v.second < n &&
+      recording.launches[v.first].index > recording.launches[v.second].index) {
+    const std::string shared = v.lo == v.hi ? ""
+                                            : "; both touch bytes [" + text(v.lo) + ", " +
+                                                  text(v.hi) + ") of region " + text(v.region);
+    return "program order not kept: " + first + " stands before " + second +
+           ", in the program behind it" + shared;
   }
   if (v.lo == v.hi) {
     std::string fence = "a fence";

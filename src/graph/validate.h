@@ -14,9 +14,10 @@ struct Violation {
   bool first_writes = false, second_writes = false;
 };
 
-// Every unordered conflicting pair, at most `limit` of them. `model` says which order the backend
-// keeps: levels, the edges handed over, or the order of the list. The first one is the pair that
-// stands closest together; where a single edge is missing, it is that edge. A malformed recording
+// Every conflicting pair that is unordered or stands the other way round in the program (by
+// RecordedLaunch::index), at most `limit` of them. `model` says which order the backend keeps:
+// levels, the edges handed over, or the order of the list. The first one is the pair that stands
+// closest together; where a single edge is missing, it is that edge. A malformed recording
 // gives one violation of a launch with itself.
 std::vector<Violation> find_violations(const Recording& recording, ExecutionModel model,
                                        std::size_t limit = 1);
