@@ -88,10 +88,14 @@ Result<Lowered> lower(const NodeList& list, std::span<const std::uint32_t> order
       Lowered::Item& item = out.items.emplace_back();
       item.node = node;
       out.kinds.push_back(n.opaque ? NodeKind::opaque : NodeKind::dispatch);
-      const Dispatch d = list.dispatch(node);
+      Dispatch d = list.dispatch(node);
       if (d.op == Op::custom) {
         const KernelEntry* e = list.device().find_kernel(d.kernel);
         item.kernel = &e->row;
+        if (e->builtin) {  // a built-in kernel by name: its launch function expects the op
+          d.op = e->row.op;
+          d.format = e->row.format;
+        }
         item.launch.n_spec = static_cast<std::uint16_t>(e->spec.size());
         std::copy(e->spec.begin(), e->spec.end(), item.launch.spec.begin());
       } else {
