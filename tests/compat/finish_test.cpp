@@ -102,8 +102,8 @@ TEST_P(FinishForms, RecordedRunsThePassesItNames) {
   const Form& form = GetParam();
   const Device device = test::open_cpu();
   Program program(device);
-  GraphSession s = compat::GraphExecutor(device).begin_recorded();
   const Clock::time_point begin = Clock::now();
+  GraphSession s = compat::GraphExecutor(device).begin_recorded();
   program.record(s);
   const Result<FinishReport> report = form.finish(s, begin);
   const auto wall = std::chrono::nanoseconds(Clock::now() - begin).count();
