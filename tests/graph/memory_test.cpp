@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/hazards.h"
+#include "level_aware_arena.h"
 #include "model_programs.h"
 #include "random_program.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 using test::Bytes;
 using test::ProgramBuilder;
+using test::touches_of;
 
 constexpr std::uint64_t alignment = 256;
 
@@ -24,22 +26,6 @@ Dag dependencies_of(const Program& program) {
   Dag dag;
   dependencies(program, workspace, dag);
   return dag;
-}
-
-std::vector<std::vector<std::uint32_t>> touches_of(const ProgramBuilder& builder) {
-  const Program program = builder.program();
-  std::vector<std::vector<std::uint32_t>> touches;
-  for (const ScratchItem& item : builder.items()) {
-    auto& nodes = touches.emplace_back();
-    for (std::uint32_t node = 0; node < program.size(); ++node) {
-      bool touched = program.kinds[node] == NodeKind::opaque;
-      for (const Range& r : program.ranges_of(node)) {
-        touched = touched || (r.region == item.region && r.lo < r.hi);
-      }
-      if (touched) nodes.push_back(node);
-    }
-  }
-  return touches;
 }
 
 std::uint64_t aligned(std::uint64_t bytes, std::uint64_t unit = alignment) {
@@ -90,56 +76,6 @@ void expect_sound(const ProgramBuilder& builder, const Placement& placement, std
   }
 }
 
-// The baseline: items share bytes if the last level of one lies before the first of the other.
-// Best fit in two orders, the smaller arena.
-std::uint64_t level_aware_arena(const ProgramBuilder& builder) {
-  const Dag dag = dependencies_of(builder.program());
-  const auto touches = touches_of(builder);
-  struct Item {
-    std::uint64_t bytes;
-    std::uint32_t first, last;
-    std::uint64_t lo;
-  };
-  std::vector<Item> items;
-  for (std::size_t i = 0; i < touches.size(); ++i) {
-    if (touches[i].empty()) continue;
-    Item item{aligned(builder.items()[i].bytes), UINT32_MAX, 0, 0};
-    for (const std::uint32_t node : touches[i]) {
-      item.first = std::min(item.first, dag.level[node]);
-      item.last = std::max(item.last, dag.level[node]);
-    }
-    items.push_back(item);
-  }
-  const auto place = [&] {
-    std::uint64_t arena = 0;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
-      for (std::size_t k = 0; k < i; ++k) {
-        const bool apart = items[k].last < items[i].first || items[i].last < items[k].first;
-        if (!apart) taken.emplace_back(items[k].lo, items[k].lo + items[k].bytes);
-      }
-      std::sort(taken.begin(), taken.end());
-      std::uint64_t end = 0, best = UINT64_MAX, hole = UINT64_MAX;
-      for (const auto& [lo, hi] : taken) {
-        if (lo > end && lo - end >= items[i].bytes && lo - end < hole) {
-          best = end;
-          hole = lo - end;
-        }
-        end = std::max(end, hi);
-      }
-      items[i].lo = hole == UINT64_MAX ? end : best;
-      arena = std::max(arena, items[i].lo + items[i].bytes);
-    }
-    return arena;
-  };
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item& a, const Item& b) { return a.first < b.first; });
-  const std::uint64_t by_level = place();
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
-  return std::min(by_level, place());
-}
-
 TEST(PlaceScratch, KeepsTheAncestorRuleAndTheClosureOnRandomPrograms) {
   std::uint64_t aliased = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
@@ -166,7 +102,7 @@ TEST(PlaceScratch, ModelArenasAreCloseToTheLevelAwareOne) {
       const Program program = builder.program();
       const Placement placement =
           place_scratch(program, dependencies_of(program), builder.items(), alignment, true);
-      const std::uint64_t baseline = level_aware_arena(builder);
+      const std::uint64_t baseline = test::level_aware_arena(builder, alignment);
       EXPECT_LE(4 * placement.arena_bytes, 5 * baseline)
           << name << ", " << layers << " layers: " << placement.arena_bytes << " bytes, baseline "
           << baseline;

@@ -90,6 +90,20 @@ void Bench::set_order(RunOrder order, std::uint64_t seed) {
   backend_->reseed(seed);
 }
 
+bool Bench::replace(std::uint32_t i) {
+  const std::byte* const before = device_.map(fixed_[i].view())->data();
+  const std::uint64_t bytes = fixed_[i].bytes();
+  fixed_[i].reset();
+  (void)device_.fence();  // gives the memory back
+  if (i >= n_caller_buffers && i < weights_buffer) {
+    const std::span<std::byte> host(host_block_->bytes);
+    fixed_[i] = *device_.import_host(host.subspan(i == n_caller_buffers ? 0 : import_base, bytes));
+  } else {
+    fixed_[i] = *device_.allocate(bytes);
+  }
+  return device_.map(fixed_[i].view())->data() == before;
+}
+
 View Bench::view(const Place& p) const {
   return View{buffers_[p.buffer].buffer, buffers_[p.buffer].offset + p.offset, p.bytes};
 }

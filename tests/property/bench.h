@@ -59,6 +59,9 @@ class Bench {
   View view(const Place& place) const;
   const std::vector<View>& views() const { return buffers_; }
   InputLog& log() { return *log_; }
+  // Frees one of the first buffers (callers', imports, weights) and makes another of its size.
+  // True if that has the same address.
+  bool replace(std::uint32_t buffer);
   std::byte* host(std::uint32_t buffer) const { return hosts_[buffer]; }
 
  private:

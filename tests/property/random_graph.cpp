@@ -264,7 +264,7 @@ class Generator {
         add_hash();
         break;
       case 1:
-        add_order_point(OpType::fence);
+        if (options_.fence_percent > 0) add_order_point(OpType::fence);
         break;
       case 2:
         if (!graph_.is_immutable(x) && !graph_.overlap(x, *inter)) hash_writing(x);
@@ -276,7 +276,7 @@ class Generator {
         hash_writing(part_of(*inter));
         break;
       case 5:
-        add_order_point(OpType::barrier);
+        if (options_.barrier_percent > 0) add_order_point(OpType::barrier);
         break;
       default:
         break;
