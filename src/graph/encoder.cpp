@@ -229,20 +229,19 @@ Result<Submission> EncoderState::commit(std::string_view submission_label) {
   ONEPASS_TRY(open_list());
   const bool check = automatic() && !device->options().serial;
   ONEPASS_ASSIGN(graph::GroupedPass built, graph::build_grouped(*direct, check));
-  if (device->options().retain == Retain::submission) {
-    built.pass->retained = direct->take_retained();
-  } else {
-    built.pass->watched = direct->take_retained();
-    for (const BufferId id : built.pass->watched) device->release(id);
-  }
+  const bool retains = device->options().retain == Retain::submission;
+  std::vector<BufferId>& ids = retains ? built.pass->retained : built.pass->watched;
+  ids = direct->take_retained();
   Result<Submission> submitted = device->submit(built.pass, {}, submission_label, true);
-  direct->clear();
-  tracker.reset();
   if (!submitted) {
-    device->close_command_buffer();
-    open = false;
+    direct->restore_retained(std::move(ids));
     return submitted;
   }
+  if (!retains) {
+    for (const BufferId id : ids) device->release(id);
+  }
+  direct->clear();
+  tracker.reset();
   open = false;
   committed_barriers = built.barriers;
   committed_groups = built.group_sizes;
