@@ -100,17 +100,29 @@ Result<std::uint32_t> ComputeGraph::encode_range(CommandEncoder& encoder, std::u
     if (state == nullptr) return host_out_of_memory();
     const Entered in(*state);
     if (!in) return two_threads_error();
-    std::uint32_t barriers = 0;
-    for (std::uint32_t i = begin; i < end; ++i) {
-      if (!list_->is_dispatch(i)) {
-        ONEPASS_TRY(state->replay_barrier());
-        ++barriers;
-        continue;
+    Result<std::uint32_t> encoded = guarded([&]() -> Result<std::uint32_t> {
+      std::uint32_t barriers = 0;
+      for (std::uint32_t i = begin; i < end; ++i) {
+        if (!list_->is_dispatch(i)) {
+          ONEPASS_TRY(state->replay_barrier());
+          ++barriers;
+          continue;
+        }
+        const bool check = recomputed || state->automatic();
+        ONEPASS_ASSIGN(const bool added, state->replay(*list_, i, check));
+        barriers += added ? 1 : 0;
       }
-      ONEPASS_ASSIGN(const bool added, state->replay(*list_, i, recomputed || state->automatic()));
-      barriers += added ? 1 : 0;
+      return barriers;
+    });
+    // Half a graph is in the encoder: it must not be committed.
+    if (!encoded) {
+      try {
+        state->fail(Error(encoded.error()));
+      } catch (const std::bad_alloc&) {
+        state->fail(host_out_of_memory());
+      }
     }
-    return barriers;
+    return encoded;
   });
 }
 
