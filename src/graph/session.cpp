@@ -95,8 +95,8 @@ bool SessionState::to_ranges(std::span<const View> views, bool write,
   return ok.has_value();
 }
 
-GraphSession::GraphSession(std::unique_ptr<SessionState> state) noexcept
-    : state_(std::move(state)) {}
+GraphSession::GraphSession(Device device, std::unique_ptr<SessionState> state) noexcept
+    : device_(std::move(device)), state_(std::move(state)) {}
 GraphSession::GraphSession(GraphSession&&) noexcept = default;
 GraphSession& GraphSession::operator=(GraphSession&&) noexcept = default;
 GraphSession::~GraphSession() = default;
@@ -116,7 +116,6 @@ CommandEncoder& GraphSession::encoder() {
   static thread_local CommandEncoder none;  // does nothing and says so
   return state_ ? state_->encoder : none;
 }
-Device GraphSession::device() const { return Device(state_->executor->device); }
 
 void GraphSession::encode(const Dispatch& dispatch) {
   EncoderState* e = encoder_state();
@@ -442,9 +441,9 @@ Result<Submission> GraphSession::commit(std::string_view label) {
   return std::move(report.submission);
 }
 
-GraphExecutor::GraphExecutor(Device device) {
+GraphExecutor::GraphExecutor(Device device) : device_(std::move(device)) {
   try {
-    state_ = std::make_shared<ExecutorState>(device.state().shared_from_this());
+    state_ = std::make_shared<ExecutorState>(device_.state().shared_from_this());
   } catch (const std::bad_alloc&) {
     // begin() gives sessions that say so.
   }
@@ -464,10 +463,11 @@ std::unique_ptr<SessionState> make_session(const std::shared_ptr<ExecutorState>&
 
 }  // namespace
 
-GraphSession GraphExecutor::begin() const { return GraphSession(make_session(state_, false)); }
-GraphSession GraphExecutor::begin_recorded() const {
-  return GraphSession(make_session(state_, true));
+GraphSession GraphExecutor::begin() const {
+  return GraphSession(device_, make_session(state_, false));
 }
-Device GraphExecutor::device() const { return Device(state_->device); }
+GraphSession GraphExecutor::begin_recorded() const {
+  return GraphSession(device_, make_session(state_, true));
+}
 
 }  // namespace onepass
