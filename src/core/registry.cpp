@@ -182,11 +182,13 @@ std::size_t KernelRegistry::source_count() const {
   return device_->sources_.size() + device_->backend().kernels().size();
 }
 
-std::string KernelRegistry::label(KernelId id) const {
+std::string KernelRegistry::label(KernelId id) const try {
   const KernelEntry* e = device_->find_kernel(id);
   if (e == nullptr) return {};
   std::vector<SpecValue> spec = e->spec;
   return build_label(e->name, spec);
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace onepass

@@ -295,8 +295,10 @@ CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
 CommandEncoder::~CommandEncoder() = default;
 
 Status CommandEncoder::status() const {
-  const Entered in(state_.get());
-  return in ? state_->status() : Status(in.error());
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    return in ? state_->status() : Status(in.error());
+  });
 }
 
 void CommandEncoder::fail(Error error) {
@@ -356,9 +358,11 @@ void CommandEncoder::annotate_last_dispatch_if_missing(std::span<const MemRange>
 }
 
 Result<Submission> CommandEncoder::commit(std::string_view label) {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  return guarded([&] { return state_->commit(label); });
+  return guarded([&]() -> Result<Submission> {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    return state_->commit(label);
+  });
 }
 
 Status CommandEncoder::commit_and_wait(std::string_view label) {
@@ -367,18 +371,22 @@ Status CommandEncoder::commit_and_wait(std::string_view label) {
 }
 
 Status CommandEncoder::wait_until_completed() {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  if (!state_->last) {
-    return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
-  }
-  return state_->last.wait();
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    if (!state_->last) {
+      return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
+    }
+    return state_->last.wait();
+  });
 }
 
 Status CommandEncoder::validate() const {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  return guarded([&] { return state_->validate(); });
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    return state_->validate();
+  });
 }
 
 }  // namespace onepass

@@ -40,11 +40,13 @@ std::size_t ComputeGraph::unannotated_dispatch_count() const {
   return list_ ? list_->unannotated_count() : 0;
 }
 
-std::vector<CapturedNode> ComputeGraph::nodes() const {
+std::vector<CapturedNode> ComputeGraph::nodes() const try {
   std::vector<CapturedNode> out;
   out.reserve(len());
   for (std::uint32_t i = 0; i < len(); ++i) out.push_back(list_->captured(i));
   return out;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 std::vector<CapturedNode> ComputeGraph::into_nodes() && {
@@ -157,7 +159,7 @@ Result<std::pair<std::uint32_t, std::uint32_t>> ComputeGraph::encode_dual_buffer
   return std::pair{early, rest};
 }
 
-GraphStats ComputeGraph::stats() const {
+GraphStats ComputeGraph::stats() const try {
   GraphStats s;
   if (!list_) return s;
   for (std::uint32_t i = 0; i < list_->size(); ++i) {
@@ -181,6 +183,8 @@ GraphStats ComputeGraph::stats() const {
   s.edges = static_cast<std::uint32_t>(dag.preds.size());
   s.edges_found = dag.edges_found;
   return s;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace onepass

@@ -220,13 +220,17 @@ Error no_plan() { return make_error(ErrorCode::invalid_state, "run: the plan is 
 }  // namespace
 
 Result<Submission> Plan::run_async() const {
-  if (!state_) return no_plan();
-  return state_->submit(nullptr);
+  return guarded([&]() -> Result<Submission> {
+    if (!state_) return no_plan();
+    return state_->submit(nullptr);
+  });
 }
 
 Result<Submission> Plan::run_async(const StepValues& values) const {
-  if (!state_) return no_plan();
-  return state_->submit(&values);
+  return guarded([&]() -> Result<Submission> {
+    if (!state_) return no_plan();
+    return state_->submit(&values);
+  });
 }
 
 Status Plan::run() const {

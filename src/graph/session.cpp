@@ -107,8 +107,10 @@ EncoderState* GraphSession::encoder_state() const noexcept {
 
 Status GraphSession::status() const {
   if (!state_) return host_out_of_memory();
-  if (state_->ended) return ended_error();
-  return state_->encoder.status();
+  return guarded([&]() -> Status {
+    if (state_->ended) return ended_error();
+    return state_->encoder.status();
+  });
 }
 
 bool GraphSession::is_recording() const { return state_ && state_->encoder.is_capturing(); }
@@ -134,14 +136,14 @@ Tensor GraphSession::scratch(DType dtype, Shape shape) {
   EncoderState* e = encoder_state();
   const Entered in(e);
   if (!in) return {};
-  const auto bytes = storage_bytes(dtype, shape.elements());
-  if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
-    e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
-                                                        std::to_string(shape.elements()) +
-                                                        " elements of " + name(dtype)));
-    return {};
-  }
   try {
+    const auto bytes = storage_bytes(dtype, shape.elements());
+    if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
+      e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
+                                                          std::to_string(shape.elements()) +
+                                                          " elements of " + name(dtype)));
+      return {};
+    }
     auto& items = state_->scratch->items;
     if (items.size() >= scratch_slot_bit - 1) {
       e->fail(make_error(ErrorCode::limit, "scratch: too many tensors"));
@@ -261,7 +263,7 @@ GroupStats GraphSession::group_stats() const {
   return g;
 }
 
-std::string GroupStats::to_string() const {
+std::string GroupStats::to_string() const try {
   char text[160];
   std::snprintf(text, sizeof text, "dispatches %u, barriers %u, groups %u, ratio %.2f", dispatches,
                 barriers, groups, ratio);
@@ -274,6 +276,8 @@ std::string GroupStats::to_string() const {
     out += text;
   }
   return out;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 // Submissions of one finish, their times and their errors.
