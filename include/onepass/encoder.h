@@ -106,8 +106,9 @@ class CommandEncoder {
   void annotate_last_dispatch_if_missing(std::span<const MemRange> reads,
                                          std::span<const MemRange> writes);
 
-  // Submits. The encoder is empty afterwards and takes new work. Committing while capturing is an
-  // error: the captured work would be lost.
+  // Submits. The encoder is empty afterwards and takes new work; after an error it still has the
+  // old, so that the call can be repeated. Committing while capturing is an error: the captured
+  // work would be lost.
   Result<Submission> commit(std::string_view label = {});
   Status commit_and_wait(std::string_view label = {});
   // The last committed submission.

@@ -18,7 +18,7 @@
 namespace onepass {
 
 struct PlanOptions {
-  const StepState* step = nullptr;  // must outlive the plan; its id is checked at run()
+  const StepState* step = nullptr;  // read by compile(); freed later, run() returns `stale`
   bool fuse = true;
   bool close_fusions = true;  // also rows within the error model
   bool alias_scratch = true;

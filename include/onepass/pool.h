@@ -24,7 +24,8 @@ class BufferPool {
   Result<Buffer> take(std::uint64_t bytes);
   // Gives a buffer of this pool back at once. A foreign or already returned one is an error.
   Status release(Buffer buffer);
-  // Takes back every buffer whose only owner is the pool.
+  // Takes back every buffer whose only owner is the pool. For want of memory it may leave some for
+  // the next time.
   void reset();
   // Frees what is not in use.
   void clear();

@@ -77,7 +77,7 @@ class GraphSession {
   GraphSession& operator=(GraphSession&&) noexcept;
   ~GraphSession();
 
-  Device device() const;
+  Device device() const { return device_; }
   bool is_recording() const;
   Status status() const;  // the first error, if any
   CommandEncoder& encoder();
@@ -117,7 +117,8 @@ class GraphSession {
  private:
   friend class GraphExecutor;
   static Result<FinishReport> finish_session(SessionState& session, const FinishOptions& options);
-  explicit GraphSession(std::unique_ptr<SessionState> state) noexcept;
+  GraphSession(Device device, std::unique_ptr<SessionState> state) noexcept;
+  Device device_;
   std::unique_ptr<SessionState> state_;
 };
 
@@ -127,9 +128,10 @@ class GraphExecutor {
   explicit GraphExecutor(Device device);
   GraphSession begin() const;           // direct: runs at commit in the order given
   GraphSession begin_recorded() const;  // records: passes and plans
-  Device device() const;
+  Device device() const { return device_; }
 
  private:
+  Device device_;
   std::shared_ptr<ExecutorState> state_;
 };
 

@@ -74,6 +74,8 @@ class StepState {
   std::uint32_t max_slots() const noexcept { return max_slots_; }
   // Checks counts against this state and writes the bytes a device would hold.
   Status serialize(const StepValues& values, std::span<std::byte> out) const;
+  static Status serialize(const StepValues& values, std::uint32_t max_rows, std::uint32_t max_slots,
+                          std::span<std::byte> out);
 
  private:
   Buffer buffer_;

@@ -3,16 +3,19 @@
 #include <limits>
 
 #include "core/device_state.h"
+#include "core/guarded.h"
 
 namespace onepass {
 
-Result<View> View::sub(std::uint64_t sub_offset, std::uint64_t sub_bytes) const {
+Result<View> View::sub(std::uint64_t sub_offset, std::uint64_t sub_bytes) const try {
   if (sub_offset > bytes || sub_bytes > bytes - sub_offset) {
     return fail(ErrorCode::invalid_argument,
                 "view: bytes [" + std::to_string(sub_offset) + ", +" + std::to_string(sub_bytes) +
                     ") do not fit in a view of " + std::to_string(bytes) + " bytes");
   }
   return View{buffer, offset + sub_offset, sub_bytes};
+} catch (const std::bad_alloc&) {
+  return host_out_of_memory();
 }
 
 Shape::Shape(std::initializer_list<std::uint32_t> list) {
@@ -77,9 +80,11 @@ Buffer Buffer::share() const {
   return Buffer(device_, id_, bytes_);
 }
 
-Status Buffer::set_immutable() {
+Status Buffer::set_immutable() try {
   if (!id_) return fail(ErrorCode::invalid_argument, "set_immutable: the buffer is empty");
   return device_->set_immutable(id_);
+} catch (const std::bad_alloc&) {
+  return host_out_of_memory();
 }
 
 void* Buffer::native_handle() const noexcept {

@@ -90,12 +90,14 @@ Result<Device> Device::open(std::string_view name, const DeviceOptions& options)
   });
 }
 
-std::vector<DeviceListing> Device::list() {
+std::vector<DeviceListing> Device::list() try {
   std::vector<DeviceListing> all;
   for (const BackendEntry& entry : backend_list()) {
     for (DeviceListing& l : entry.list()) all.push_back(std::move(l));
   }
   return all;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 const DeviceInfo& Device::info() const noexcept { return state_->info(); }
@@ -114,11 +116,17 @@ Status Device::read(const View& view, std::span<std::byte> bytes) const {
 }
 Result<std::span<std::byte>> Device::map(const View& view) const { return state_->map(view); }
 KernelRegistry& Device::kernels() const noexcept { return state_->kernels(); }
-Status Device::fence() const { return state_->fence(true); }
+Status Device::fence() const {
+  return guarded([&] { return state_->fence(true); });
+}
 Counters Device::counters() const noexcept { return state_->read_counters(); }
 void Device::reset_counters() const noexcept { state_->reset_counters(); }
 std::vector<Error> Device::take_errors() const { return state_->take_errors(); }
-ProfileReport Device::profile() const { return state_->profile(); }
+ProfileReport Device::profile() const try {
+  return state_->profile();
+} catch (const std::bad_alloc&) {
+  return {};
+}
 void Device::reset_profile() const { state_->reset_profile(); }
 std::uint64_t Device::live_bytes() const noexcept { return state_->live_bytes(); }
 void* Device::native_handle() const noexcept { return state_->backend().native_handle(nullptr); }

@@ -55,6 +55,7 @@ Result<std::uint32_t> DeviceState::take_slot() {
   }
   const std::uint32_t index = free_slots_.back();
   free_slots_.pop_back();
+  ++live_buffers_;
   return index;
 }
 
@@ -72,18 +73,19 @@ Result<Buffer> DeviceState::allocate(std::uint64_t bytes, const AllocateOptions&
       const std::lock_guard lock(table_mutex_);
       ONEPASS_ASSIGN(index, take_slot());
     }
-    Result<Allocation> memory = backend_->allocate(bytes, options.kind, options.zero);
+    Result<Allocation> memory =
+        guarded([&] { return backend_->allocate(bytes, options.kind, options.zero); });
     const std::lock_guard lock(table_mutex_);
     if (!memory) {
       free_slots_.push_back(index);
-      if (memory.error().code == ErrorCode::device_lost) lost_ = true;
+      --live_buffers_;
+      note_error(memory.error());
       return std::move(memory).error();
     }
     Slot& s = *slot(index);
     s.facts = BufferFacts{*memory, bytes, next_region_.fetch_add(1), 0, false};
     s.immutable = false;
     s.imported = false;
-    ++live_buffers_;
     live_bytes_ += memory->bytes;
     const std::uint32_t generation = generation_of(s.state.load(std::memory_order_relaxed));
     s.state.store(pack(generation, 1), std::memory_order_release);
@@ -93,6 +95,7 @@ Result<Buffer> DeviceState::allocate(std::uint64_t bytes, const AllocateOptions&
 
 Result<Buffer> DeviceState::import_host(std::span<std::byte> memory) {
   return guarded([&]() -> Result<Buffer> {
+    ONEPASS_TRY(lost_status());
     if (!info().unified_memory) {
       return fail(ErrorCode::unsupported, "import_host: " + info().name + " has memory of its own");
     }
@@ -105,7 +108,6 @@ Result<Buffer> DeviceState::import_host(std::span<std::byte> memory) {
                           host_region, address, false};
     s.immutable = false;
     s.imported = true;
-    ++live_buffers_;
     const std::uint32_t generation = generation_of(s.state.load(std::memory_order_relaxed));
     s.state.store(pack(generation, 1), std::memory_order_release);
     return Buffer(shared_from_this(), BufferId{index, generation}, memory.size());
@@ -237,7 +239,7 @@ Status DeviceState::write(const View& view, std::span<const std::byte> bytes) {
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("write", facts, view, bytes.size()));
     ONEPASS_TRY(fence(false));
-    return backend_->write(facts.memory, view.offset, bytes);
+    return noted(backend_->write(facts.memory, view.offset, bytes));
   });
 }
 
@@ -249,7 +251,7 @@ Status DeviceState::read(const View& view, std::span<std::byte> bytes) {
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("read", facts, view, bytes.size()));
     ONEPASS_TRY(fence(false));
-    return backend_->read(facts.memory, view.offset, bytes);
+    return noted(backend_->read(facts.memory, view.offset, bytes));
   });
 }
 
@@ -261,7 +263,7 @@ Result<std::span<std::byte>> DeviceState::map(const View& view) {
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("map", facts, view, view.bytes));
     ONEPASS_TRY(fence(false));
-    ONEPASS_ASSIGN(std::byte* const base, backend_->map(facts.memory));
+    ONEPASS_ASSIGN(std::byte* const base, noted(backend_->map(facts.memory)));
     return std::span<std::byte>(base + view.offset, view.bytes);
   });
 }
@@ -281,7 +283,7 @@ Result<std::shared_ptr<ArenaBlock>> DeviceState::arena(std::uint64_t bytes, bool
     }
   }
   if (memory.handle == 0) {
-    ONEPASS_ASSIGN(memory, backend_->allocate(bytes, MemoryKind::device, zero));
+    ONEPASS_ASSIGN(memory, noted(backend_->allocate(bytes, MemoryKind::device, zero)));
     live_bytes_ += memory.bytes;
   }
   try {

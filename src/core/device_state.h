@@ -193,6 +193,12 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   void end_slot(std::uint32_t index, Slot& s) noexcept;
   Status lost_status() const;
   void note_error(const Error& e) noexcept;
+  // A backend's answer; a lost device is remembered.
+  template <class R>
+  R noted(R result) noexcept {
+    if (!result) note_error(result.error());
+    return result;
+  }
   void collect_free(std::uint64_t completed) noexcept;
   Status check_required_locked(RecordedPass& pass);
   void retire_locked() noexcept;

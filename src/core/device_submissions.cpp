@@ -341,9 +341,11 @@ Submission::~Submission() {
   if (state_) device_->drop(state_);
 }
 
-Status Submission::wait() const {
+Status Submission::wait() const try {
   if (!state_) return fail(ErrorCode::invalid_state, "wait: nothing was submitted");
   return device_->wait(*state_, true);
+} catch (const std::bad_alloc&) {
+  return host_out_of_memory();
 }
 
 Status Submission::wait_uncounted() const { return device_->wait(*state_, false); }
@@ -360,6 +362,10 @@ Result<std::uint64_t> Submission::gpu_time_ns() const {
   return span.end_ns > span.start_ns ? span.end_ns - span.start_ns : 0;
 }
 
-std::string Submission::label() const { return state_ ? state_->label : std::string(); }
+std::string Submission::label() const try {
+  return state_ ? state_->label : std::string();
+} catch (const std::bad_alloc&) {
+  return {};
+}
 
 }  // namespace onepass

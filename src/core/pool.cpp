@@ -24,13 +24,12 @@ Result<Buffer> BufferPool::take(std::uint64_t bytes) {
     in_use_.reserve(in_use_.size() + 1);
     const auto it = free_.find(size);
     if (it != free_.end() && !it->second.empty()) {
-      Buffer recycled = std::move(it->second.back());
-      it->second.pop_back();
 #ifndef NDEBUG
       const std::vector<std::byte> poison(size, std::byte{0xa5});
-      ONEPASS_TRY(device_.write(recycled.view(), poison));
+      ONEPASS_TRY(device_.write(it->second.back().view(), poison));
 #endif
-      in_use_.push_back(std::move(recycled));
+      in_use_.push_back(std::move(it->second.back()));
+      it->second.pop_back();
     } else {
       ONEPASS_ASSIGN(Buffer fresh, device_.allocate(size));
       in_use_.push_back(std::move(fresh));
@@ -72,18 +71,19 @@ Buffer BufferPool::rename(Buffer own, BufferId id) {
 
 void BufferPool::reset() {
   DeviceState& d = device_.state();
-  std::vector<Buffer> held;
-  for (Buffer& b : in_use_) {
-    Result<BufferId> renewed =
-        d.references(b.id()) == 1 ? d.renew(b.id()) : Result<BufferId>(fail(ErrorCode::stale, ""));
-    if (renewed) {
-      const std::uint64_t size = b.bytes();
-      free_[size].push_back(rename(std::move(b), *renewed));
-    } else {
-      held.push_back(std::move(b));
-    }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < in_use_.size(); ++i) {
+    const Status freed = guarded([&]() -> Status {
+      if (d.references(in_use_[i].id()) != 1) return Error{};
+      std::vector<Buffer>& bin = free_[in_use_[i].bytes()];
+      bin.reserve(bin.size() + 1);
+      ONEPASS_ASSIGN(const BufferId renewed, d.renew(in_use_[i].id()));
+      bin.push_back(rename(std::move(in_use_[i]), renewed));
+      return {};
+    });
+    if (!freed && kept++ != i) in_use_[kept - 1] = std::move(in_use_[i]);
   }
-  in_use_ = std::move(held);
+  in_use_.erase(in_use_.begin() + static_cast<std::ptrdiff_t>(kept), in_use_.end());
 }
 
 void BufferPool::clear() { free_.clear(); }

@@ -68,7 +68,7 @@ Result<KernelId> KernelRegistry::add(const KernelDesc& desc) {
       e.row.cpu = desc.cpu;
       e.row.user = desc.user;
       e.row.kind = desc.kind;
-      d.sources_[e.name] = index;
+      d.sources_.insert_or_assign(e.name, index);  // the last that can fail
       for (auto it = d.builds_.lower_bound(desc.name); it != d.builds_.end();) {
         const bool same =
             it->first.compare(0, desc.name.size(), desc.name) == 0 &&
@@ -86,7 +86,6 @@ Result<KernelId> KernelRegistry::add(const KernelDesc& desc) {
       }
       return KernelId{index};
     } catch (...) {
-      d.sources_.erase(desc.name);
       d.kernel_storage_.pop_back();
       throw;
     }
@@ -183,11 +182,13 @@ std::size_t KernelRegistry::source_count() const {
   return device_->sources_.size() + device_->backend().kernels().size();
 }
 
-std::string KernelRegistry::label(KernelId id) const {
+std::string KernelRegistry::label(KernelId id) const try {
   const KernelEntry* e = device_->find_kernel(id);
   if (e == nullptr) return {};
   std::vector<SpecValue> spec = e->spec;
   return build_label(e->name, spec);
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace onepass

@@ -1,6 +1,7 @@
 #include "onepass/result.h"
 
 #include <cstring>
+#include <new>
 
 #include "onepass/version.h"
 
@@ -49,7 +50,7 @@ Error make_error(ErrorCode code, std::string message, const char* file, int line
   return e;
 }
 
-std::string Error::to_string() const {
+std::string Error::to_string() const try {
   std::string text = std::string(name(code)) + ": " + message;
   if (!field.empty()) text += " (field " + field + ")";
   if (byte_offset != no_offset) text += " (at byte " + std::to_string(byte_offset) + ")";
@@ -58,6 +59,8 @@ std::string Error::to_string() const {
     text += " [" + std::string(base ? base + 1 : file) + ":" + std::to_string(line) + "]";
   }
   return text;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 #define ONEPASS_STRING_(x) #x

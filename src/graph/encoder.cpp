@@ -229,20 +229,19 @@ Result<Submission> EncoderState::commit(std::string_view submission_label) {
   ONEPASS_TRY(open_list());
   const bool check = automatic() && !device->options().serial;
   ONEPASS_ASSIGN(graph::GroupedPass built, graph::build_grouped(*direct, check));
-  if (device->options().retain == Retain::submission) {
-    built.pass->retained = direct->take_retained();
-  } else {
-    built.pass->watched = direct->take_retained();
-    for (const BufferId id : built.pass->watched) device->release(id);
-  }
+  const bool retains = device->options().retain == Retain::submission;
+  std::vector<BufferId>& ids = retains ? built.pass->retained : built.pass->watched;
+  ids = direct->take_retained();
   Result<Submission> submitted = device->submit(built.pass, {}, submission_label, true);
-  direct->clear();
-  tracker.reset();
   if (!submitted) {
-    device->close_command_buffer();
-    open = false;
+    direct->restore_retained(std::move(ids));
     return submitted;
   }
+  if (!retains) {
+    for (const BufferId id : ids) device->release(id);
+  }
+  direct->clear();
+  tracker.reset();
   open = false;
   committed_barriers = built.barriers;
   committed_groups = built.group_sizes;
@@ -296,8 +295,10 @@ CommandEncoder& CommandEncoder::operator=(CommandEncoder&&) noexcept = default;
 CommandEncoder::~CommandEncoder() = default;
 
 Status CommandEncoder::status() const {
-  const Entered in(state_.get());
-  return in ? state_->status() : Status(in.error());
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    return in ? state_->status() : Status(in.error());
+  });
 }
 
 void CommandEncoder::fail(Error error) {
@@ -357,9 +358,11 @@ void CommandEncoder::annotate_last_dispatch_if_missing(std::span<const MemRange>
 }
 
 Result<Submission> CommandEncoder::commit(std::string_view label) {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  return guarded([&] { return state_->commit(label); });
+  return guarded([&]() -> Result<Submission> {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    return state_->commit(label);
+  });
 }
 
 Status CommandEncoder::commit_and_wait(std::string_view label) {
@@ -368,18 +371,22 @@ Status CommandEncoder::commit_and_wait(std::string_view label) {
 }
 
 Status CommandEncoder::wait_until_completed() {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  if (!state_->last) {
-    return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
-  }
-  return state_->last.wait();
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    if (!state_->last) {
+      return onepass::fail(ErrorCode::invalid_state, "wait_until_completed: nothing was committed");
+    }
+    return state_->last.wait();
+  });
 }
 
 Status CommandEncoder::validate() const {
-  const Entered in(state_.get());
-  if (!in) return in.error();
-  return guarded([&] { return state_->validate(); });
+  return guarded([&]() -> Status {
+    const Entered in(state_.get());
+    if (!in) return in.error();
+    return state_->validate();
+  });
 }
 
 }  // namespace onepass

@@ -1,4 +1,5 @@
-// Pictures and dumps of graphs and plans.
+// Pictures and dumps of graphs and plans; empty for want of memory.
+#include <new>
 #include <string>
 
 #include "graph/hazards.h"
@@ -61,7 +62,7 @@ std::string dot(const std::vector<Drawn>& nodes, const auto& preds_of) {
 
 }  // namespace
 
-std::string ComputeGraph::to_dot() const {
+std::string ComputeGraph::to_dot() const try {
   if (!list_) return "digraph onepass {\n}\n";
   const NodeList::ProgramStorage storage = list_->program();
   graph::HazardWorkspace workspace;
@@ -74,9 +75,11 @@ std::string ComputeGraph::to_dot() const {
                      n.kind == CapturedNode::Kind::fence, dag.level[i]});
   }
   return dot(nodes, [&](std::size_t v) { return dag.preds_of(static_cast<std::uint32_t>(v)); });
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
-std::string ComputeGraph::to_json() const {
+std::string ComputeGraph::to_json() const try {
   const GraphStats s = stats();
   std::string out = "{\"dispatches\":" + num(s.dispatches) + ",\"barriers\":" + num(s.barriers) +
                     ",\"fences\":" + num(s.fences) + ",\"levels\":" + num(s.levels) +
@@ -106,9 +109,11 @@ std::string ComputeGraph::to_json() const {
     out += "]}";
   }
   return out + "]}\n";
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
-std::string Plan::to_dot() const {
+std::string Plan::to_dot() const try {
   if (!state_) return "digraph onepass {\n}\n";
   const Recording& r = state_->pass->recording;
   std::vector<Drawn> nodes;
@@ -121,9 +126,11 @@ std::string Plan::to_dot() const {
   return dot(nodes, [&](std::size_t v) {
     return std::span(r.preds).subspan(r.pred_offsets[v], r.pred_offsets[v + 1] - r.pred_offsets[v]);
   });
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
-std::string Plan::to_json() const {
+std::string Plan::to_json() const try {
   const PlanReport& p = report();
   std::string out = "{\"dispatches\":" + num(p.dispatches) + ",\"barriers\":" + num(p.barriers) +
                     ",\"levels\":" + num(p.levels) + ",\"longest_path\":" + num(p.longest_path) +
@@ -152,6 +159,8 @@ std::string Plan::to_json() const {
     }
   }
   return out + "]}\n";
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace onepass

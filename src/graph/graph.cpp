@@ -40,11 +40,13 @@ std::size_t ComputeGraph::unannotated_dispatch_count() const {
   return list_ ? list_->unannotated_count() : 0;
 }
 
-std::vector<CapturedNode> ComputeGraph::nodes() const {
+std::vector<CapturedNode> ComputeGraph::nodes() const try {
   std::vector<CapturedNode> out;
   out.reserve(len());
   for (std::uint32_t i = 0; i < len(); ++i) out.push_back(list_->captured(i));
   return out;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 std::vector<CapturedNode> ComputeGraph::into_nodes() && {
@@ -100,17 +102,29 @@ Result<std::uint32_t> ComputeGraph::encode_range(CommandEncoder& encoder, std::u
     if (state == nullptr) return host_out_of_memory();
     const Entered in(*state);
     if (!in) return two_threads_error();
-    std::uint32_t barriers = 0;
-    for (std::uint32_t i = begin; i < end; ++i) {
-      if (!list_->is_dispatch(i)) {
-        ONEPASS_TRY(state->replay_barrier());
-        ++barriers;
-        continue;
+    Result<std::uint32_t> encoded = guarded([&]() -> Result<std::uint32_t> {
+      std::uint32_t barriers = 0;
+      for (std::uint32_t i = begin; i < end; ++i) {
+        if (!list_->is_dispatch(i)) {
+          ONEPASS_TRY(state->replay_barrier());
+          ++barriers;
+          continue;
+        }
+        const bool check = recomputed || state->automatic();
+        ONEPASS_ASSIGN(const bool added, state->replay(*list_, i, check));
+        barriers += added ? 1 : 0;
       }
-      ONEPASS_ASSIGN(const bool added, state->replay(*list_, i, recomputed || state->automatic()));
-      barriers += added ? 1 : 0;
+      return barriers;
+    });
+    // Half a graph is in the encoder: it must not be committed.
+    if (!encoded) {
+      try {
+        state->fail(Error(encoded.error()));
+      } catch (const std::bad_alloc&) {
+        state->fail(host_out_of_memory());
+      }
     }
-    return barriers;
+    return encoded;
   });
 }
 
@@ -145,7 +159,7 @@ Result<std::pair<std::uint32_t, std::uint32_t>> ComputeGraph::encode_dual_buffer
   return std::pair{early, rest};
 }
 
-GraphStats ComputeGraph::stats() const {
+GraphStats ComputeGraph::stats() const try {
   GraphStats s;
   if (!list_) return s;
   for (std::uint32_t i = 0; i < list_->size(); ++i) {
@@ -169,6 +183,8 @@ GraphStats ComputeGraph::stats() const {
   s.edges = static_cast<std::uint32_t>(dag.preds.size());
   s.edges_found = dag.edges_found;
   return s;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace onepass

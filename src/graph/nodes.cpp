@@ -55,6 +55,11 @@ std::vector<BufferId> NodeList::take_retained() noexcept {
   return std::exchange(retained_, {});
 }
 
+void NodeList::restore_retained(std::vector<BufferId> ids) noexcept {
+  retained_ = std::move(ids);
+  for (const BufferId id : retained_) locals_[id.slot].generation = id.generation;
+}
+
 std::vector<BufferId> NodeList::imported() const {
   std::vector<BufferId> out;
   for (const BufferId id : retained_) {

@@ -147,6 +147,7 @@ class NodeList {
 
   // Takes over the references to the buffers: the list's users keep them from now on.
   std::vector<BufferId> take_retained() noexcept;
+  void restore_retained(std::vector<BufferId> ids) noexcept;  // undoes take_retained
   // Buffers of imported host memory, which share one region.
   std::vector<BufferId> imported() const;
 

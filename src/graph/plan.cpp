@@ -165,12 +165,14 @@ Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanO
   const auto imported = list.imported();
   pass.required.insert(pass.required.end(), imported.begin(), imported.end());
   if (options.step != nullptr) {
-    plan->step = options.step;
     const View view = options.step->view();
-    if (!device.is_live(view.buffer)) {
+    if (!device.retain(view.buffer)) {
       return fail(ErrorCode::stale, "compile: the step state was freed");
     }
     r.step = BoundView{device.facts(view.buffer).memory, view.offset, view.bytes};
+    device.release(view.buffer);
+    plan->max_rows = options.step->max_rows();
+    plan->max_slots = options.step->max_slots();
     plan->step_bytes.resize(view.bytes);
     pass.required.push_back(view.buffer);
   }
@@ -203,11 +205,11 @@ Result<Submission> PlanState::submit(const StepValues* values) {
     return submitted;
   };
   if (values == nullptr) return count(device->submit(pass, {}, pass->label, false));
-  if (step == nullptr) {
+  if (max_rows == 0) {
     return fail(ErrorCode::invalid_state, "run: the plan was compiled without a step state");
   }
   const std::lock_guard lock(step_mutex);
-  ONEPASS_TRY(step->serialize(*values, step_bytes));
+  ONEPASS_TRY(StepState::serialize(*values, max_rows, max_slots, step_bytes));
   return count(device->submit(pass, step_bytes, pass->label, false));
 }
 
@@ -218,13 +220,17 @@ Error no_plan() { return make_error(ErrorCode::invalid_state, "run: the plan is 
 }  // namespace
 
 Result<Submission> Plan::run_async() const {
-  if (!state_) return no_plan();
-  return state_->submit(nullptr);
+  return guarded([&]() -> Result<Submission> {
+    if (!state_) return no_plan();
+    return state_->submit(nullptr);
+  });
 }
 
 Result<Submission> Plan::run_async(const StepValues& values) const {
-  if (!state_) return no_plan();
-  return state_->submit(&values);
+  return guarded([&]() -> Result<Submission> {
+    if (!state_) return no_plan();
+    return state_->submit(&values);
+  });
 }
 
 Status Plan::run() const {

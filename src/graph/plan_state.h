@@ -18,9 +18,9 @@ class PlanState {
   std::shared_ptr<DeviceState> device;
   std::shared_ptr<RecordedPass> pass;
   PlanReport report;
-  const StepState* step = nullptr;
-  std::mutex step_mutex;              // guards step_bytes
-  std::vector<std::byte> step_bytes;  // as the device will hold them
+  std::uint32_t max_rows = 0, max_slots = 0;  // of the step state; 0: there is none
+  std::mutex step_mutex;                      // guards step_bytes
+  std::vector<std::byte> step_bytes;          // as the device will hold them
 };
 
 namespace graph {

@@ -95,8 +95,8 @@ bool SessionState::to_ranges(std::span<const View> views, bool write,
   return ok.has_value();
 }
 
-GraphSession::GraphSession(std::unique_ptr<SessionState> state) noexcept
-    : state_(std::move(state)) {}
+GraphSession::GraphSession(Device device, std::unique_ptr<SessionState> state) noexcept
+    : device_(std::move(device)), state_(std::move(state)) {}
 GraphSession::GraphSession(GraphSession&&) noexcept = default;
 GraphSession& GraphSession::operator=(GraphSession&&) noexcept = default;
 GraphSession::~GraphSession() = default;
@@ -107,8 +107,10 @@ EncoderState* GraphSession::encoder_state() const noexcept {
 
 Status GraphSession::status() const {
   if (!state_) return host_out_of_memory();
-  if (state_->ended) return ended_error();
-  return state_->encoder.status();
+  return guarded([&]() -> Status {
+    if (state_->ended) return ended_error();
+    return state_->encoder.status();
+  });
 }
 
 bool GraphSession::is_recording() const { return state_ && state_->encoder.is_capturing(); }
@@ -116,7 +118,6 @@ CommandEncoder& GraphSession::encoder() {
   static thread_local CommandEncoder none;  // does nothing and says so
   return state_ ? state_->encoder : none;
 }
-Device GraphSession::device() const { return Device(state_->executor->device); }
 
 void GraphSession::encode(const Dispatch& dispatch) {
   EncoderState* e = encoder_state();
@@ -135,14 +136,14 @@ Tensor GraphSession::scratch(DType dtype, Shape shape) {
   EncoderState* e = encoder_state();
   const Entered in(e);
   if (!in) return {};
-  const auto bytes = storage_bytes(dtype, shape.elements());
-  if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
-    e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
-                                                        std::to_string(shape.elements()) +
-                                                        " elements of " + name(dtype)));
-    return {};
-  }
   try {
+    const auto bytes = storage_bytes(dtype, shape.elements());
+    if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
+      e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
+                                                          std::to_string(shape.elements()) +
+                                                          " elements of " + name(dtype)));
+      return {};
+    }
     auto& items = state_->scratch->items;
     if (items.size() >= scratch_slot_bit - 1) {
       e->fail(make_error(ErrorCode::limit, "scratch: too many tensors"));
@@ -262,7 +263,7 @@ GroupStats GraphSession::group_stats() const {
   return g;
 }
 
-std::string GroupStats::to_string() const {
+std::string GroupStats::to_string() const try {
   char text[160];
   std::snprintf(text, sizeof text, "dispatches %u, barriers %u, groups %u, ratio %.2f", dispatches,
                 barriers, groups, ratio);
@@ -275,6 +276,8 @@ std::string GroupStats::to_string() const {
     out += text;
   }
   return out;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 // Submissions of one finish, their times and their errors.
@@ -442,9 +445,9 @@ Result<Submission> GraphSession::commit(std::string_view label) {
   return std::move(report.submission);
 }
 
-GraphExecutor::GraphExecutor(Device device) {
+GraphExecutor::GraphExecutor(Device device) : device_(std::move(device)) {
   try {
-    state_ = std::make_shared<ExecutorState>(device.state().shared_from_this());
+    state_ = std::make_shared<ExecutorState>(device_.state().shared_from_this());
   } catch (const std::bad_alloc&) {
     // begin() gives sessions that say so.
   }
@@ -464,10 +467,11 @@ std::unique_ptr<SessionState> make_session(const std::shared_ptr<ExecutorState>&
 
 }  // namespace
 
-GraphSession GraphExecutor::begin() const { return GraphSession(make_session(state_, false)); }
-GraphSession GraphExecutor::begin_recorded() const {
-  return GraphSession(make_session(state_, true));
+GraphSession GraphExecutor::begin() const {
+  return GraphSession(device_, make_session(state_, false));
 }
-Device GraphExecutor::device() const { return Device(state_->device); }
+GraphSession GraphExecutor::begin_recorded() const {
+  return GraphSession(device_, make_session(state_, true));
+}
 
 }  // namespace onepass

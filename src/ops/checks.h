@@ -40,8 +40,8 @@ class Checks {
       (append(text, parts), ...);
       session_.fail(make_error(code, std::move(text), here_.file, here_.line));
     } catch (const std::bad_alloc&) {
-      session_.fail(
-          Error{ErrorCode::out_of_memory, {}, here_.file, here_.line, Error::no_offset, {}});
+      session_.fail(Error{
+          ErrorCode::out_of_memory, "out of memory", here_.file, here_.line, Error::no_offset, {}});
     }
   }
   template <class... Parts>

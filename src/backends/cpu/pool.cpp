@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <string>
-#include <system_error>
 
 #include "core/os.h"
 
@@ -139,8 +139,8 @@ Pool::Pool(std::uint32_t threads, bool pin, std::uint32_t spin_us, std::uint32_t
         if (pin) os::pin_thread(i + 1);
         run_worker(i);
       });
-    } catch (const std::system_error&) {
-      break;  // the threads there are do the work
+    } catch (const std::exception&) {
+      break;  // no thread or no memory for one: the threads there are do the work
     }
   }
 }
