@@ -617,6 +617,7 @@ TEST(Validate, EveryMergedLevelIsReported) {
 // More launches than one slice of reachability bits, with far and near predecessors.
 TEST(Validate, LongRecordingsEqualTheOracle) {
   Random random(4);
+  std::size_t found = 0;
   for (int round = 0; round < 6; ++round) {
     const std::uint32_t n = 600 + pick(random, 900);
     std::vector<Node> nodes(n);
@@ -631,8 +632,9 @@ TEST(Validate, LongRecordingsEqualTheOracle) {
       preds[i].push_back(pick(random, i));
     }
     set_preds(r, preds);
-    EXPECT_GT(expect_as_oracle(r, Oracle(r), edges), 0u);
+    found += expect_as_oracle(r, Oracle(r), edges);
   }
+  EXPECT_GT(found, 0u);  // how many depends on the standard library's random numbers
 }
 
 TEST(Validate, FindsEveryPairOfManyWriters) {
