@@ -234,20 +234,27 @@ TEST_F(Profiles, SamplesLieInTheSubmissionAndAddUp) {
   const KernelId kernel = test::add_kernel(device, "spin", spin, "x");
   const Buffer b = *device.allocate(64);
   CommandEncoder encoder(device);
-  for (int i = 0; i < 20; ++i) encoder.encode(test::custom(kernel, {b.view()}));
-  const Submission s = *encoder.commit("spin");
-  const GpuSpan span = *s.gpu_span();
-  const ProfileReport report = device.profile();
-  std::uint64_t sum = 0;
-  for (const DispatchSample& d : report.samples) {
-    EXPECT_GE(d.start_ns, span.start_ns);
-    EXPECT_LE(d.end_ns, span.end_ns);
-    sum += d.end_ns - d.start_ns;
+  bool adds_up = false;  // a busy machine may take time away between two dispatches
+  for (int attempt = 0; attempt < 20 && !adds_up; ++attempt) {
+    device.reset_profile();
+    for (int i = 0; i < 20; ++i) encoder.encode(test::custom(kernel, {b.view()}));
+    const Submission s = *encoder.commit("spin");
+    const GpuSpan span = *s.gpu_span();
+    const std::uint64_t whole = span.end_ns - span.start_ns;
+    const ProfileReport report = device.profile();
+    ASSERT_EQ(report.samples.size(), 20u);
+    std::uint64_t sum = 0;
+    for (const DispatchSample& d : report.samples) {
+      EXPECT_GE(d.start_ns, span.start_ns);
+      EXPECT_LE(d.end_ns, span.end_ns);
+      sum += d.end_ns - d.start_ns;
+    }
+    EXPECT_LE(sum, whole);
+    adds_up = 10 * sum >= 9 * whole;
+    ASSERT_EQ(report.submissions.size(), 1u);
+    EXPECT_EQ(report.submissions[0].total_ns, whole);
   }
-  EXPECT_LE(sum, span.end_ns - span.start_ns);
-  EXPECT_GE(2 * sum, span.end_ns - span.start_ns);
-  ASSERT_EQ(report.submissions.size(), 1u);
-  EXPECT_EQ(report.submissions[0].total_ns, *s.gpu_time_ns());
+  EXPECT_TRUE(adds_up);
 }
 
 TEST_F(Profiles, LabelsAreSummedAndSortedByTotal) {
@@ -264,12 +271,13 @@ TEST_F(Profiles, LabelsAreSummedAndSortedByTotal) {
   pass("long", 10);
   const ProfileReport report = device.profile();
   ASSERT_EQ(report.submissions.size(), 2u);
-  const LabelTimes& top = report.submissions[0];
-  EXPECT_EQ(top.label, "long");
-  EXPECT_EQ(top.count, 2u);
-  EXPECT_EQ(top.total_ns, top.min_ns + top.max_ns);
-  EXPECT_LT(top.min_ns, top.max_ns);
-  EXPECT_EQ(report.submissions[1].count, 1u);
+  EXPECT_GE(report.submissions[0].total_ns, report.submissions[1].total_ns);
+  for (const LabelTimes& t : report.submissions) {
+    EXPECT_EQ(t.count, t.label == "long" ? 2u : 1u);
+    EXPECT_EQ(t.total_ns, t.label == "long" ? t.min_ns + t.max_ns : t.min_ns);
+    EXPECT_LE(t.min_ns, t.max_ns);
+    EXPECT_GT(t.min_ns, 0u);
+  }
   EXPECT_THAT(report.samples, IsEmpty());  // submissions only
   device.reset_profile();
   EXPECT_THAT(device.profile().submissions, IsEmpty());
