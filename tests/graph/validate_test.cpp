@@ -14,8 +14,13 @@
 #include <string>
 #include <utility>
 
+#include "core/os.h"
+
 namespace onepass::graph {
 namespace {
+
+// Single-threaded code gains little from a sanitizer's slowness: fewer rounds there.
+constexpr int rounds(int n) { return os::sanitized ? n / 10 : n; }
 
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 constexpr auto levels = ExecutionModel::levels;
@@ -512,7 +517,7 @@ TEST(Validate, ChangedPlacesEqualTheOracle) {
 TEST(Validate, RandomOrdersEqualTheOracle) {
   Random random(1);
   std::size_t n_violations = 0, n_sound = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     SCOPED_TRACE(round);
     Recording r = make_recording(random_nodes(random));
     const std::uint32_t n = static_cast<std::uint32_t>(r.launches.size());
@@ -546,7 +551,7 @@ TEST(Validate, RandomOrdersEqualTheOracle) {
 TEST(Validate, EveryRemovedEdgeIsNamed) {
   Random random(2);
   std::size_t n_removed = 0, n_fence = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < rounds(2000); ++round) {
     SCOPED_TRACE(round);
     Correct c = make_correct(random_nodes(random));
     const Oracle oracle(c.recording);
@@ -587,14 +592,14 @@ TEST(Validate, EveryRemovedEdgeIsNamed) {
     }
   }
   std::printf("removed %zu edges between dispatches, %zu to or from fences\n", n_removed, n_fence);
-  EXPECT_GT(n_removed, 20000u);
-  EXPECT_GT(n_fence, 2000u);
+  EXPECT_GT(n_removed, os::sanitized ? 2000u : 20000u);
+  EXPECT_GT(n_fence, os::sanitized ? 200u : 2000u);
 }
 
 TEST(Validate, EveryMergedLevelIsReported) {
   Random random(3);
   std::size_t n_merged = 0, n_single = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < rounds(2000); ++round) {
     SCOPED_TRACE(round);
     Correct c = make_correct(random_nodes(random));
     const Oracle oracle(c.recording);
@@ -610,8 +615,8 @@ TEST(Validate, EveryMergedLevelIsReported) {
     }
   }
   std::printf("merged %zu levels, %zu of them with a single conflict\n", n_merged, n_single);
-  EXPECT_GT(n_merged, 10000u);
-  EXPECT_GT(n_single, 2000u);
+  EXPECT_GT(n_merged, os::sanitized ? 1000u : 10000u);
+  EXPECT_GT(n_single, os::sanitized ? 200u : 2000u);
 }
 
 // More launches than one slice of reachability bits, with far and near predecessors.
@@ -755,14 +760,15 @@ TEST(Validate, DecoderPlansAreQuick) {
     double limit_ms;
   };
   for (const Size size : {Size{32, 20, 9, 50}, Size{48, 42, 9, 50}, Size{2400, 42, 1, 30000}}) {
+    if (os::sanitized && size.n_layers > 1000) continue;
     Recording r = make_plan(decoder_nodes(size.n_layers, size.per_layer));
     const double by_levels = best_ms(r, levels, size.repeats);
     const double by_edges = best_ms(r, edges, size.repeats);
     std::printf("%zu launches, %zu ranges, %zu edges, %u levels: levels %.2f ms, edges %.2f ms\n",
                 r.launches.size(), r.ranges.size(), r.preds.size(), r.n_levels(), by_levels,
                 by_edges);
-    EXPECT_LE(by_levels, size.limit_ms);
-    EXPECT_LE(by_edges, size.limit_ms);
+    EXPECT_LE(by_levels, size.limit_ms * (os::sanitized ? 50 : 1));
+    EXPECT_LE(by_edges, size.limit_ms * (os::sanitized ? 50 : 1));
 
     // The sampler waits for nothing: it overwrites StepState that others still read.
     const std::size_t last = r.launches.size() - 1;
