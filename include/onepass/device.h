@@ -140,7 +140,8 @@ class Device {
   // Overlapping imports are known to overlap. Unified-memory devices only.
   Result<Buffer> import_host(std::span<std::byte> memory) const;
 
-  // Host access honours the view's offset and length and waits for the last submission.
+  // Host access honours the view's offset and length and waits for the last submission. Nothing
+  // runs while write and read copy; what is done with mapped memory is the caller's to order.
   Status write(const View& view, std::span<const std::byte> bytes) const;
   Status read(const View& view, std::span<std::byte> bytes) const;
   Result<std::span<std::byte>> map(const View& view) const;

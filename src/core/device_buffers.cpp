@@ -231,6 +231,20 @@ Status check_host_access(const char* what, const BufferFacts& facts, const View&
 
 }  // namespace
 
+// Copies while nothing runs: a pass of another thread's may not write what is being read.
+template <class F>
+Status DeviceState::while_idle(F&& copy) {
+  ONEPASS_TRY(fence(false));  // most of the wait, without holding up other threads
+  const std::lock_guard lock(submit_mutex_);
+  retire_locked();
+  while (flight_count_ > 0) {
+    backend_->wait(in_flight_[flight_head_]->completion);
+    retire_locked();
+  }
+  ONEPASS_TRY(lost_status());
+  return noted(copy());
+}
+
 Status DeviceState::write(const View& view, std::span<const std::byte> bytes) {
   return guarded([&]() -> Status {
     ONEPASS_TRY(lost_status());
@@ -238,8 +252,7 @@ Status DeviceState::write(const View& view, std::span<const std::byte> bytes) {
     if (!hold.ok()) return fail(ErrorCode::stale, "write: the buffer was freed");
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("write", facts, view, bytes.size()));
-    ONEPASS_TRY(fence(false));
-    return noted(backend_->write(facts.memory, view.offset, bytes));
+    return while_idle([&] { return backend_->write(facts.memory, view.offset, bytes); });
   });
 }
 
@@ -250,8 +263,7 @@ Status DeviceState::read(const View& view, std::span<std::byte> bytes) {
     if (!hold.ok()) return fail(ErrorCode::stale, "read: the buffer was freed");
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("read", facts, view, bytes.size()));
-    ONEPASS_TRY(fence(false));
-    return noted(backend_->read(facts.memory, view.offset, bytes));
+    return while_idle([&] { return backend_->read(facts.memory, view.offset, bytes); });
   });
 }
 

@@ -200,6 +200,8 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
     return result;
   }
   void collect_free(std::uint64_t completed) noexcept;
+  template <class F>
+  Status while_idle(F&& copy);
   Status check_required_locked(RecordedPass& pass);
   void retire_locked() noexcept;
   void sample_locked(SubmissionState& s) noexcept;

@@ -1,6 +1,7 @@
+#include <array>
+#include <cstddef>
 #include <initializer_list>
 #include <span>
-#include <vector>
 
 #include "backends/cpu/cpu.h"
 #include "ops/attention/kernels.h"
@@ -16,17 +17,26 @@
 namespace onepass {
 namespace {
 
-std::vector<KernelRow> collect(std::initializer_list<std::span<const KernelRow>> families) {
-  std::vector<KernelRow> rows;
-  for (const std::span<const KernelRow> family : families)
-    rows.insert(rows.end(), family.begin(), family.end());
-  return rows;
-}
+// No heap: the first use may be while there is no memory.
+struct Rows {
+  explicit Rows(std::initializer_list<std::span<const KernelRow>> families) noexcept {
+    for (const std::span<const KernelRow> family : families) {
+      for (const KernelRow& row : family) {
+        if (count < rows.size()) rows[count++] = row;
+      }
+    }
+  }
+  // One row per op and format, and as many again for variants.
+  std::array<KernelRow,
+             2 * static_cast<std::size_t>(Op::count_) * static_cast<std::size_t>(DType::count_)>
+      rows;
+  std::size_t count = 0;
+};
 
 }  // namespace
 
 std::span<const KernelRow> cpu_kernel_rows() noexcept {
-  static const std::vector<KernelRow> rows = collect({
+  static const Rows table({
       ops::norm_cpu_kernels(),
       ops::elementwise_cpu_kernels(),
       ops::softmax_cpu_kernels(),
@@ -37,7 +47,7 @@ std::span<const KernelRow> cpu_kernel_rows() noexcept {
       ops::embed_cpu_kernels(),
       ops::sample_cpu_kernels(),
   });
-  return rows;
+  return {table.rows.data(), table.count};
 }
 
 }  // namespace onepass
