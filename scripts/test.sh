@@ -71,7 +71,7 @@ run_stage() {
         step "seed api tests" python3 scripts/check_seed_api.py --junit build/dev/junit.xml
       ;;
     release) build_and_test release --label-regex '^release$' ;;
-    *) build_and_test "$1" ;;
+    *) build_and_test "$1" --label-exclude '^docs$' ;;
   esac
 }
 
