@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "onepass/dtype.h"
@@ -56,6 +57,10 @@ struct Shape {
   std::uint64_t rows() const noexcept { return last() == 0 ? 0 : elements() / last(); }
   friend bool operator==(const Shape&, const Shape&) = default;
 };
+
+// Bytes of a tensor; the last two dimensions of a packed type are padded together. nullopt when the
+// last dimension is no multiple of the block or the product overflows.
+std::optional<std::uint64_t> storage_bytes(DType type, const Shape& shape) noexcept;
 
 struct Tensor {
   View view;

@@ -59,6 +59,7 @@ struct DeviceOptions {
   std::uint32_t threads = 0;           // CPU: 0 = all cores
   bool pin_threads = false;            // CPU: worker i on core i
   std::uint32_t spin_us = 50;          // CPU: how long an idle worker spins before it sleeps
+  std::uint32_t cpu_features = ~0u;    // CPU: bits of Feature its kernels may use
   std::uint32_t command_buffers = 64;  // in flight or open at the same time
   bool serial = false;                 // each dispatch waits for the one before; same bits
   Retain retain = Retain::submission;

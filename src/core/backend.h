@@ -30,6 +30,7 @@ struct Allocation {
 struct KernelRow {
   Op op = Op::custom;
   DType format = DType::f32;
+  DType input = DType::f32;  // what view 0 must hold; q8a: the op quantizes it first
   const char* name = "";
   std::uint32_t needs = 0;   // bits of Feature
   bool waits_first = false;  // every block waits before its first dependent access and exit

@@ -36,11 +36,11 @@ constexpr OpInfo custom_op{"custom", "", 0, 0, OpKind::other, CapturedOpKind::ot
 static_assert(std::size(op_table) == static_cast<std::size_t>(Op::count_));
 
 constexpr DTypeInfo format_table[] = {
-#define FORMAT(name, ggml_id, elements, bytes) {#name, ggml_id, elements, bytes},
+#define FORMAT(name, ggml_id, elements, bytes, rows) {#name, ggml_id, elements, bytes, rows},
 #include "onepass/tables/formats.def"
 #undef FORMAT
 };
-constexpr DTypeInfo no_format{"none", -1, 1, 0};
+constexpr DTypeInfo no_format{"none", -1, 1, 0, 1};
 static_assert(std::size(format_table) == static_cast<std::size_t>(DType::count_));
 
 constexpr FusionRow fusion_table[] = {
@@ -119,12 +119,22 @@ std::optional<DType> dtype_from_ggml_id(std::uint32_t id) noexcept {
 }
 
 std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t n) noexcept {
+  if (is_packed(type)) return std::nullopt;
+  return storage_bytes(type, 1, n);
+}
+
+std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t rows,
+                                           std::uint64_t cols) noexcept {
+  constexpr std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
   if (type >= DType::count_) return std::nullopt;
   const DTypeInfo& t = info(type);
-  if (n % t.block_elements != 0) return std::nullopt;
-  const std::uint64_t blocks = n / t.block_elements;
-  if (blocks > std::numeric_limits<std::uint64_t>::max() / t.block_bytes) return std::nullopt;
-  return blocks * t.block_bytes;
+  if (cols % t.block_elements != 0 || rows > top - t.group_rows) return std::nullopt;
+  const std::uint64_t padded = (rows + t.group_rows - 1) / t.group_rows * t.group_rows;
+  const std::uint64_t blocks = cols / t.block_elements;
+  if (blocks > top / t.block_bytes) return std::nullopt;
+  const std::uint64_t row_bytes = blocks * t.block_bytes;
+  if (row_bytes != 0 && padded > top / row_bytes) return std::nullopt;
+  return padded * row_bytes;
 }
 
 std::span<const FusionRow> fusion_rows() noexcept { return fusion_table; }

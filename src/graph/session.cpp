@@ -137,7 +137,7 @@ Tensor GraphSession::scratch(DType dtype, Shape shape) {
   const Entered in(e);
   if (!in) return {};
   try {
-    const auto bytes = storage_bytes(dtype, shape.elements());
+    const auto bytes = storage_bytes(dtype, shape);
     if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
       e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
                                                           std::to_string(shape.elements()) +

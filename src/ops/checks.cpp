@@ -8,7 +8,7 @@
 namespace onepass::ops {
 namespace {
 
-std::string type_names(std::uint32_t set) {
+std::string type_names(TypeSet set) {
   std::string text;
   for (unsigned i = 0; i < static_cast<unsigned>(DType::count_); ++i) {
     if ((set >> i & 1u) == 0) continue;
@@ -35,7 +35,7 @@ void Checks::append(std::string& text, const Shape& part) {
   text += ']';
 }
 
-View Checks::tensor(const char* what, const Tensor& t, std::uint32_t type_set) noexcept {
+View Checks::tensor(const char* what, const Tensor& t, TypeSet type_set) noexcept {
   if (!t) {
     fail(ErrorCode::invalid_argument, what, " is missing");
     return {};
@@ -54,13 +54,11 @@ View Checks::tensor(const char* what, const Tensor& t, std::uint32_t type_set) n
     fail(ErrorCode::invalid_argument, what, " has ", t.shape.rank, " dimensions, expected 1 to 4");
     return {};
   }
-  std::uint64_t rows = 1;
   for (std::size_t i = 0; i < t.shape.rank; ++i) {
     if (t.shape[i] == 0) {
       fail(ErrorCode::invalid_argument, what, " is empty: ", t.shape);
       return {};
     }
-    if (i + 1 < t.shape.rank) rows = product({rows, t.shape[i]});
   }
   const std::uint32_t block = info(t.dtype).block_elements;
   if (t.shape.last() % block != 0) {
@@ -68,7 +66,8 @@ View Checks::tensor(const char* what, const Tensor& t, std::uint32_t type_set) n
          name(t.dtype), " needs a multiple of ", block);
     return {};
   }
-  const std::uint64_t need = matrix_bytes(t.dtype, rows, t.shape.last());
+  const std::uint64_t need =
+      storage_bytes(t.dtype, t.shape).value_or(std::numeric_limits<std::uint64_t>::max());
   if (t.view.bytes < need) {
     fail(ErrorCode::invalid_argument, what, " ", t.shape, " of ", name(t.dtype), " needs ", need,
          " bytes, its view has ", t.view.bytes);

@@ -17,12 +17,14 @@
 namespace onepass::ops {
 
 // A set of dtypes, one bit each.
+using TypeSet = std::uint64_t;
+static_assert(static_cast<unsigned>(DType::count_) <= 64);
 template <class... T>
-constexpr std::uint32_t types(T... list) noexcept {
-  return (0u | ... | (1u << static_cast<unsigned>(list)));
+constexpr TypeSet types(T... list) noexcept {
+  return (TypeSet{0} | ... | (TypeSet{1} << static_cast<unsigned>(list)));
 }
-inline constexpr std::uint32_t row_types = types(DType::f32, DType::f16, DType::bf16);
-inline constexpr std::uint32_t weight_types = row_types | types(DType::q4_0, DType::q8_0);
+inline constexpr TypeSet row_types = types(DType::f32, DType::f16, DType::bf16);
+inline constexpr TypeSet weight_types = row_types | types(DType::q4_0, DType::q8_0);
 
 class Checks {
  public:
@@ -51,7 +53,7 @@ class Checks {
 
   // A tensor that must be there, with no empty dimension, one of the types, whole blocks per row,
   // an aligned start and a view that holds it. Returns exactly its bytes.
-  View tensor(const char* what, const Tensor& t, std::uint32_t type_set) noexcept;
+  View tensor(const char* what, const Tensor& t, TypeSet type_set) noexcept;
   // Raw memory of at least `need` bytes. Returns exactly that many, or all with whole = true.
   View memory(const char* what, const View& view, std::uint64_t need, bool whole = false) noexcept;
   // A StepState with at least one row; its view as it is.

@@ -18,8 +18,7 @@ std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
 }
 
 std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) noexcept {
-  const std::optional<std::uint64_t> row = storage_bytes(type, cols);
-  return row ? product({rows, *row}) : std::numeric_limits<std::uint64_t>::max();
+  return storage_bytes(type, rows, cols).value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
 std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexcept {

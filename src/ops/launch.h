@@ -15,7 +15,8 @@ inline constexpr std::uint32_t max_cuda_grid_y = 0xffff;
 // Product that stops at 2^64 - 1 instead of wrapping.
 std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept;
 
-// Bytes of rows x cols elements of a type; 2^64 - 1 where that is no number of whole blocks.
+// Bytes of rows x cols elements of a type, padding of packed types included; 2^64 - 1 where that
+// is no number of whole blocks.
 std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) noexcept;
 
 // Parts for `units` pieces of `unit_elements` each that cannot be cut further: about 16,384

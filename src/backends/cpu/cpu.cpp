@@ -19,6 +19,7 @@ class CpuBackend final : public HostBackend {
         pool_(options.threads == 0 ? os::core_count() : options.threads, options.pin_threads,
               options.spin_us, options.command_buffers) {
     info_.compute_units = pool_.threads();
+    info_.features &= options.cpu_features;
   }
 
   std::span<const KernelRow> kernels() const noexcept override { return cpu_kernel_rows(); }

@@ -72,7 +72,7 @@ constexpr KernelRow kernels[] = {
     cpu_row(Op::softcap, DType::f32, "softcap_f32", launch_elementwise, softcap<float>),
     cpu_row(Op::softcap, DType::f16, "softcap_f16", launch_elementwise, softcap<F16>),
     cpu_row(Op::softcap, DType::bf16, "softcap_bf16", launch_elementwise, softcap<BF16>),
-#define FORMAT(name, ggml_id, elements, bytes) \
+#define FORMAT(name, ggml_id, elements, bytes, rows) \
   cpu_row(Op::copy, DType::name, "copy_" #name, launch_copy, copy),
 #include "onepass/tables/formats.def"
 #undef FORMAT

@@ -5,7 +5,7 @@
 namespace onepass::ops {
 namespace {
 
-constexpr std::uint32_t any_type = (1u << static_cast<unsigned>(DType::count_)) - 1;
+constexpr TypeSet any_type = (TypeSet{1} << static_cast<unsigned>(DType::count_)) - 1;
 
 ElementwiseParams count(std::uint64_t n, float cap = 0.0f) noexcept {
   return {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), cap};
