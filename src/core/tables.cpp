@@ -44,10 +44,15 @@ constexpr DTypeInfo no_format{"none", -1, 1, 0, 1};
 static_assert(std::size(format_table) == static_cast<std::size_t>(DType::count_));
 
 constexpr FusionRow fusion_table[] = {
-#define FUSE(first, second, fused, out_slot, in_slots, slots, exact, merge) \
-  {#fused, Op::first, Op::second, Op::fused, out_slot, in_slots, slots, exact, merge},
+#define CHAIN(first, second, fused, in_place, exact, merge) \
+  {#fused, FusionKind::chain, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define PAIR(first, second, fused, in_place, exact, merge) \
+  {#fused, FusionKind::pair, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define SAME(op) {"same_" #op, FusionKind::same, Op::op, Op::op, Op::op, "", true, nullptr},
 #include "onepass/tables/fusions.def"
-#undef FUSE
+#undef CHAIN
+#undef PAIR
+#undef SAME
 };
 
 consteval bool ops_are_sound() {
@@ -66,32 +71,15 @@ static_assert(ops_are_sound(),
 
 consteval bool fusions_are_sound() {
   for (const FusionRow& row : fusion_table) {
-    const OpInfo& first = op_table[static_cast<std::size_t>(row.first)];
-    const OpInfo& second = op_table[static_cast<std::size_t>(row.second)];
     const OpInfo& fused = op_table[static_cast<std::size_t>(row.fused)];
-    if (row.out_slot >= first.n_slots || first.slots[row.out_slot] != 'o') return false;
-    for (char c : std::string_view(row.in_slots)) {
-      if (c < '0' || c >= '0' + second.n_slots || second.slots[c - '0'] != 'i') return false;
+    for (char c : std::string_view(row.in_place)) {
+      if (c < '0' || c >= '0' + fused.n_slots || fused.slots[c - '0'] != 'i') return false;
     }
-    const std::string_view slots = row.slots;
-    if (slots.size() != 2u * fused.n_slots) return false;
-    for (std::size_t i = 0; i < fused.n_slots; ++i) {
-      const char from = slots[2 * i], index = slots[2 * i + 1];
-      if (from != 'a' && from != 'b') return false;
-      char access = 'i';
-      if (index != '*') {
-        const OpInfo& source = from == 'a' ? first : second;
-        if (index < '0' || index >= '0' + source.n_slots) return false;
-        access = source.slots[index - '0'];
-      } else if (from != 'b') {
-        return false;
-      }
-      if (access != fused.slots[i]) return false;
-    }
+    if ((row.kind == FusionKind::same) != (row.merge == nullptr)) return false;
   }
   return true;
 }
-static_assert(fusions_are_sound(), "fusions.def: a slot does not exist or changes its access");
+static_assert(fusions_are_sound(), "fusions.def: in_place names no input");
 
 }  // namespace
 

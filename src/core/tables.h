@@ -1,23 +1,24 @@
 // Expansions of the .def tables that only the library needs.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "onepass/dispatch.h"
 
 namespace onepass {
 
-// One row of fusions.def: `second` reads what `first` wrote, and both become one dispatch.
+enum class FusionKind : std::uint8_t { chain, pair, same };
+
+// One row of fusions.def.
 struct FusionRow {
   const char* name;
+  FusionKind kind;
   Op first, second, fused;
-  std::uint8_t out_slot;  // of first: the intermediate
-  const char* in_slots;   // of second: digits of the slots where the intermediate may be read
-  // Slots of the fused op in order: a = first's, b = second's slot of that number; b* = the slot
-  // of in_slots that does not hold the intermediate.
-  const char* slots;
-  bool exact;  // same bits as the two dispatches
-  // Fills the fused op's format and params; false when the pair does not fit (shapes, modes).
+  const char* in_place;  // digits
+  bool exact;            // same bits as the two dispatches
+  // Binds the views and fills format and params of a dispatch of the fused op; false when the pair
+  // does not fit. Whether bytes overlap is not its business.
   bool (*merge)(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 };
 std::span<const FusionRow> fusion_rows() noexcept;

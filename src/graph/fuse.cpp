@@ -1,25 +1,29 @@
 #include "graph/fuse.h"
 
 #include <algorithm>
-
-#include "core/tables.h"
+#include <cstring>
 
 namespace onepass::graph {
 namespace {
 
+// How far ahead of a dispatch its partner of a pair is looked for.
+constexpr std::uint32_t pair_window = 24;
+
 class Fuser {
  public:
-  Fuser(const NodeList& list, bool close) : list_(list), close_(close) {}
+  Fuser(const NodeList& list, bool close, std::span<const FusionRow> rows)
+      : list_(list), close_(close), rows_(rows) {}
 
   Result<Fused> run() {
     Fused out;
     if (!has_candidates()) return out;
     load();
-    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-      if (!nodes_[i].is_dispatch) continue;
-      const auto rows = fusion_rows();
-      for (const FusionRow& row : rows) {
-        if (nodes_[i].alive && row.first == nodes_[i].d.op && try_row(row, i)) {
+    for (const FusionRow& row : rows_) {
+      if (!row.exact && !close_) continue;
+      for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+        // A node that took another in may take a third: Q, K, V.
+        while (nodes_[i].is_dispatch && nodes_[i].alive && nodes_[i].d.op == row.first &&
+               try_row(row, i)) {
           count(row, out.report);
         }
       }
@@ -35,13 +39,14 @@ class Fuser {
     bool alive = true;
     bool changed = false;
     bool by_hand = false;  // accesses were not given by the views
+    bool opaque = false;
     Dispatch d;
   };
 
   bool has_candidates() const {
     for (std::uint32_t i = 0; i < list_.size(); ++i) {
       if (!list_.is_dispatch(i)) continue;
-      for (const FusionRow& row : fusion_rows()) {
+      for (const FusionRow& row : rows_) {
         if (row.first == list_.node(i).op) return true;
       }
     }
@@ -58,8 +63,9 @@ class Fuser {
       n.d = list_.dispatch(i);
       const KernelEntry* e =
           n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
-      n.by_hand = list_.node(i).opaque || (e != nullptr && e->slots.empty());
-      if (list_.node(i).opaque) opaque_.push_back(i);
+      n.opaque = list_.node(i).opaque;
+      n.by_hand = n.opaque || (e != nullptr && e->slots.empty());
+      if (n.opaque) opaque_.push_back(i);
       if (e != nullptr && !e->slots.empty()) set_access(n.d, e->slots.c_str());
       if (e == nullptr) set_access(n.d, info(n.d.op).slots);
       for (const Range& r : list_.ranges(i)) touch(r.region, i);
@@ -80,53 +86,54 @@ class Fuser {
     if (it == t.end() || *it != node) t.insert(it, node);
   }
 
-  // What a dispatch does to the bytes of a view.
+  static bool overlap(const Range& a, const Range& b) {
+    return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
+  }
+  static bool is_bound(const View& v) { return v.bytes != 0 && v.buffer; }
+
+  // In bytes, not in buffer ids: two imports of the same host memory overlap.
+  bool same_bytes(const View& a, const View& b) const {
+    return is_bound(a) && is_bound(b) && overlap(list_.range_of(a), list_.range_of(b));
+  }
+  bool covers(const View& outer, const View& inner) const {
+    const Range o = list_.range_of(outer), i = list_.range_of(inner);
+    return o.region == i.region && o.lo <= i.lo && i.hi <= o.hi;
+  }
+
+  // What dispatch i does to the bytes of a view.
   struct Effect {
-    bool touches = false, reads = false, covers = false, by_hand = false;
+    bool touches = false, reads = false, writes = false, covers = false, by_hand = false;
   };
-  Effect effect(const Node& n, std::uint32_t i, const View& v) const {
+  Effect effect(std::uint32_t i, const View& v) const {
     Effect e;
+    if (!is_bound(v)) return e;
+    const Node& n = nodes_[i];
     if (n.by_hand) {
       const Range bytes = list_.range_of(v);
       for (const Range& r : list_.ranges(i)) e.by_hand |= overlap(r, bytes);
-      e.touches = e.by_hand || list_.node(i).opaque;
+      e.touches = e.reads = e.writes = e.by_hand || n.opaque;
       return e;
     }
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
       if (!same_bytes(n.d.views[k], v)) continue;
       e.touches = true;
       e.reads |= reads(n.d.access[k]);
+      e.writes |= writes(n.d.access[k]);
       e.covers |= writes(n.d.access[k]) && covers(n.d.views[k], v);
     }
     return e;
   }
 
-  static bool overlap(const Range& a, const Range& b) {
-    return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
-  }
-
-  // In bytes, not in buffer ids: two imports of the same host memory overlap.
-  bool same_bytes(const View& a, const View& b) const {
-    if (a.bytes == 0 || b.bytes == 0 || !a.buffer || !b.buffer) return false;
-    return overlap(list_.range_of(a), list_.range_of(b));
-  }
-
-  bool covers(const View& outer, const View& inner) const {
-    const Range o = list_.range_of(outer), i = list_.range_of(inner);
-    return o.region == i.region && o.lo <= i.lo && i.hi <= o.hi;
-  }
-
-  // The only reader of the intermediate, or ~0.
+  // The only reader of what dispatch `first` wrote to the view, or ~0.
   std::uint32_t single_consumer(std::uint32_t first, const View& v) const {
     std::uint32_t consumer = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
     const std::vector<std::uint32_t>& t = touching_[list_.region_of(v)];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
-      const Node& n = nodes_[*it];
       if (*it > may_read) return ~0u;
-      if (!n.alive) continue;
-      const Effect e = effect(n, *it, v);
+      if (!nodes_[*it].alive) continue;
+      const Effect e = effect(*it, v);
       if (!e.touches) continue;
       if (e.by_hand) return ~0u;
       if (e.reads) {
@@ -142,90 +149,227 @@ class Fuser {
     return may_read == ~0u && list_.is_dead_after(v) ? consumer : ~0u;
   }
 
-  bool may_move(std::uint32_t first, std::uint32_t second) const {
-    const Dispatch& d = nodes_[first].d;
-    for (std::uint32_t k = first + 1; k < second; ++k) {
-      const Node& n = nodes_[k];
-      if (list_.node(k).kind == CapturedNode::Kind::fence) return false;
-      if (!n.is_dispatch || !n.alive) continue;
-      if (list_.node(k).opaque) return false;
-      for (std::size_t i = 0; i < d.n_views; ++i) {
-        if (!reads(d.access[i])) continue;
-        if (n.by_hand) {
-          if (effect(n, k, d.views[i]).touches) return false;
-          continue;
-        }
-        for (std::size_t j = 0; j < n.d.n_views; ++j) {
-          if (writes(n.d.access[j]) && same_bytes(n.d.views[j], d.views[i])) return false;
-        }
-      }
+  // Whether the dispatch can be run after node k instead of before it.
+  bool may_pass(const Dispatch& d, std::uint32_t k) const {
+    const Node& n = nodes_[k];
+    if (list_.node(k).kind == CapturedNode::Kind::fence) return false;
+    if (!n.is_dispatch || !n.alive) return true;
+    if (n.opaque) return false;
+    for (std::size_t i = 0; i < d.n_views; ++i) {
+      const Effect e = effect(k, d.views[i]);
+      if (writes(d.access[i]) ? e.touches : e.writes) return false;
     }
     return true;
   }
 
   bool try_row(const FusionRow& row, std::uint32_t i) {
-    if (!row.exact && !close_) return false;
-    const Dispatch& first = nodes_[i].d;
-    const View inter = first.views[row.out_slot];
-    if (inter.bytes == 0 || !list_.is_dead_after(inter)) return false;
-    const std::uint32_t j = single_consumer(i, inter);
-    if (j == ~0u || nodes_[j].d.op != row.second) return false;
-    const Dispatch& second = nodes_[j].d;
+    if (nodes_[i].by_hand) return false;
+    switch (row.kind) {
+      case FusionKind::chain:
+        return try_chain(row, i);
+      case FusionKind::pair:
+        return try_pair(row, i);
+      case FusionKind::same:
+        return try_same(i);
+    }
+    return false;
+  }
 
-    int in_slot = -1;
-    for (const char* c = row.in_slots; *c != '\0'; ++c) {
-      const int slot = *c - '0';
-      if (second.views[static_cast<std::size_t>(slot)] == inter) {
-        if (in_slot >= 0) return false;  // read twice
-        in_slot = slot;
+  bool try_chain(const FusionRow& row, std::uint32_t i) {
+    const Dispatch& first = nodes_[i].d;
+    std::uint32_t j = ~0u;
+    vanished_.clear();
+    for (std::size_t k = 0; k < first.n_views; ++k) {
+      if (!writes(first.access[k]) || !is_bound(first.views[k])) continue;
+      const View& v = first.views[k];
+      const std::uint32_t reader =
+          list_.is_dead_after(v) && !reads(first.access[k]) ? single_consumer(i, v) : ~0u;
+      if (reader == ~0u || nodes_[reader].d.op != row.second) continue;
+      if (j == ~0u) j = reader;
+      if (j == reader) vanished_.push_back(v);
+    }
+    if (j == ~0u || nodes_[j].by_hand) return false;
+    const Dispatch& second = nodes_[j].d;
+    for (std::size_t k = 0; k < second.n_views; ++k) {
+      for (std::size_t o = 0; o < first.n_views; ++o) {
+        if (!writes(first.access[o]) || !same_bytes(first.views[o], second.views[k])) continue;
+        // Read whole, or overwritten whole once it has been read.
+        if (!has_vanished(first.views[o]) || second.views[k] != first.views[o]) return false;
       }
     }
-    if (in_slot < 0) return false;
-    for (std::size_t k = 0; k < second.n_views; ++k) {
-      if (static_cast<int>(k) == in_slot || !same_bytes(second.views[k], inter)) continue;
-      if (reads(second.access[k]) || !(second.views[k] == inter)) return false;
+    for (std::uint32_t k = i + 1; k < j; ++k) {
+      if (!may_pass(first, k)) return false;
     }
-    if (!may_move(i, j)) return false;
+    return merge(row, i, j);
+  }
 
+  bool try_pair(const FusionRow& row, std::uint32_t i) {
+    vanished_.clear();
+    const auto end = static_cast<std::uint32_t>(
+        std::min<std::size_t>(nodes_.size(), std::size_t{i} + 1 + pair_window));
+    for (std::uint32_t j = i + 1; j < end; ++j) {
+      const Node& n = nodes_[j];
+      if (n.is_dispatch && n.alive && !n.by_hand && n.d.op == row.second && merge(row, i, j)) {
+        return true;
+      }
+      if (!may_pass(nodes_[i].d, j)) return false;
+    }
+    return false;
+  }
+
+  bool merge(const FusionRow& row, std::uint32_t i, std::uint32_t j) {
+    const Dispatch& first = nodes_[i].d;
+    const Dispatch& second = nodes_[j].d;
     Dispatch fused = make_dispatch(row.fused, second.format);
     fused.label = second.label ? second.label : first.label;
     fused.file = second.file;
     fused.line = second.line;
-    for (const char* c = row.slots; *c != '\0'; c += 2) {
-      int slot = c[1] - '0';
-      if (c[1] == '*') {
-        for (const char* s = row.in_slots; *s != '\0'; ++s) {
-          if (*s - '0' != in_slot) slot = *s - '0';
-        }
-      }
-      fused.bind((c[0] == 'a' ? first : second).views[static_cast<std::size_t>(slot)]);
-    }
     if (!row.merge(first, second, fused)) return false;
+    if (fused.n_views != info(fused.op).n_slots) return false;
     if (list_.device().find_row(fused.op, fused.format) == nullptr) return false;
-    if (!safe_overlaps(fused)) return false;
+    if (!same_accesses(first, second, fused) || !safe_overlaps(row, fused)) return false;
 
     nodes_[i].alive = false;
     nodes_[j].d = fused;
     nodes_[j].changed = true;
     for (std::size_t k = 0; k < fused.n_views; ++k) {
-      if (fused.views[k].buffer && fused.views[k].bytes != 0) {
-        touch(list_.region_of(fused.views[k]), j);
+      if (is_bound(fused.views[k])) touch(list_.region_of(fused.views[k]), j);
+    }
+    return true;
+  }
+
+  bool has_vanished(const View& v) const {
+    return std::find(vanished_.begin(), vanished_.end(), v) != vanished_.end();
+  }
+
+  static bool has(const Dispatch& d, const View& v, bool as_written) {
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      if (d.views[k] == v && (as_written ? writes(d.access[k]) : reads(d.access[k]))) return true;
+    }
+    return false;
+  }
+
+  // The fused dispatch writes what both wrote, less what vanished, and reads nothing else than they
+  // read. What second rewrites in place of an intermediate stays written.
+  bool same_accesses(const Dispatch& first, const Dispatch& second, const Dispatch& fused) const {
+    for (std::size_t k = 0; k < fused.n_views; ++k) {
+      const View& v = fused.views[k];
+      if (!is_bound(v)) continue;
+      if (writes(fused.access[k])) {
+        const bool by_first = has(first, v, true) && !has_vanished(v);
+        if (!by_first && !has(second, v, true)) return false;
+      }
+      if (reads(fused.access[k])) {
+        const bool by_second = has(second, v, false) && !has_vanished(v);
+        if (!by_second && !has(first, v, false)) return false;
+      }
+    }
+    for (std::size_t k = 0; k < first.n_views; ++k) {
+      const View& v = first.views[k];
+      if (is_bound(v) && writes(first.access[k]) && !has_vanished(v) && !has(fused, v, true)) {
+        return false;
+      }
+    }
+    for (std::size_t k = 0; k < second.n_views; ++k) {
+      const View& v = second.views[k];
+      if (is_bound(v) && writes(second.access[k]) && !has(fused, v, true)) return false;
+    }
+    return true;
+  }
+
+  bool safe_overlaps(const FusionRow& row, const Dispatch& d) const {
+    for (std::size_t o = 0; o < d.n_views; ++o) {
+      if (!writes(d.access[o]) || !is_bound(d.views[o])) continue;
+      for (std::size_t i = 0; i < d.n_views; ++i) {
+        if (i == o || !same_bytes(d.views[o], d.views[i])) continue;
+        const bool allowed = i < 10 && reads(d.access[i]) && !writes(d.access[i]) &&
+                             std::strchr(row.in_place, static_cast<char>('0' + i)) != nullptr;
+        if (!allowed || d.views[o] != d.views[i]) return false;
       }
     }
     return true;
   }
 
-  // An output may lie on an input only where both are the same view and the input is the first
-  // operand, which kernels read at the index they write.
-  bool safe_overlaps(const Dispatch& d) const {
-    for (std::size_t o = 0; o < d.n_views; ++o) {
-      if (!writes(d.access[o])) continue;
-      for (std::size_t i = 0; i < d.n_views; ++i) {
-        if (i == o || !same_bytes(d.views[o], d.views[i])) continue;
-        const bool equal = d.views[o].buffer == d.views[i].buffer && d.views[o] == d.views[i];
-        const bool elementwise = i == 0 || d.views[i].bytes == d.views[o].bytes;
-        if (!equal || !elementwise) return false;
+  // A later dispatch that computes the same from the same: its readers read the earlier result.
+  bool try_same(std::uint32_t i) {
+    const Dispatch& first = nodes_[i].d;
+    const std::size_t out = only_output(first);
+    if (out == first.n_views) return false;
+    const View result = first.views[out];
+    for (std::uint32_t j = i + 1; j < nodes_.size(); ++j) {
+      if (list_.node(j).kind == CapturedNode::Kind::fence) return false;
+      if (!nodes_[j].is_dispatch || !nodes_[j].alive) continue;
+      if (nodes_[j].opaque) return false;
+      if (computes_same(first, nodes_[j].d, out) && redirect(j, out, result)) return true;
+      // From here on the operands or the result are other values.
+      for (std::size_t k = 0; k < first.n_views; ++k) {
+        if (effect(j, first.views[k]).writes) return false;
       }
+    }
+    return false;
+  }
+
+  static std::size_t only_output(const Dispatch& d) {
+    std::size_t out = d.n_views;
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      if (!writes(d.access[k])) continue;
+      if (reads(d.access[k]) || out != d.n_views) return d.n_views;
+      out = k;
+    }
+    return out;
+  }
+
+  static bool computes_same(const Dispatch& a, const Dispatch& b, std::size_t out) {
+    if (a.op != b.op || a.format != b.format || a.n_views != b.n_views ||
+        a.params_bytes != b.params_bytes ||
+        std::memcmp(a.params.data(), b.params.data(), a.params_bytes) != 0) {
+      return false;
+    }
+    for (std::size_t k = 0; k < a.n_views; ++k) {
+      if (k != out && a.views[k] != b.views[k]) return false;
+    }
+    return a.views[out].bytes == b.views[out].bytes;
+  }
+
+  // Readers of dispatch j's output read `result` instead, as far as both live; then j goes.
+  bool redirect(std::uint32_t j, std::size_t out, const View& result) {
+    const View v = nodes_[j].d.views[out];
+    if (!list_.is_dead_after(v) || same_bytes(v, result)) return false;
+    readers_.clear();
+    bool redefined = false;
+    for (std::uint32_t k = j + 1; k < nodes_.size() && !redefined; ++k) {
+      if (!nodes_[k].is_dispatch || !nodes_[k].alive) continue;
+      if (nodes_[k].opaque) return false;
+      const Effect e = effect(k, v);
+      if (e.by_hand) return false;
+      if (e.reads) {
+        if (e.writes || !reads_whole(nodes_[k].d, v)) return false;
+        readers_.push_back(k);
+      } else if (e.writes) {
+        if (!e.covers) return false;
+        redefined = true;
+      }
+    }
+    if (readers_.empty()) return false;
+    for (std::uint32_t k = j + 1; k <= readers_.back(); ++k) {
+      if (nodes_[k].is_dispatch && nodes_[k].alive && effect(k, result).writes) return false;
+    }
+    for (const std::uint32_t k : readers_) {
+      Dispatch& d = nodes_[k].d;
+      for (std::size_t s = 0; s < d.n_views; ++s) {
+        if (d.views[s] == v) d.views[s] = result;
+      }
+      nodes_[k].changed = true;
+      touch(list_.region_of(result), k);
+    }
+    nodes_[j].alive = false;
+    return true;
+  }
+
+  // True when the dispatch touches the view's bytes only as exactly this view.
+  bool reads_whole(const Dispatch& d, const View& v) const {
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      if (same_bytes(d.views[k], v) && d.views[k] != v) return false;
     }
     return true;
   }
@@ -258,13 +402,18 @@ class Fuser {
 
   const NodeList& list_;
   bool close_;
+  std::span<const FusionRow> rows_;
   std::vector<Node> nodes_;
   std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
   std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
+  std::vector<View> vanished_;
+  std::vector<std::uint32_t> readers_;
 };
 
 }  // namespace
 
-Result<Fused> fuse(const NodeList& list, bool close) { return Fuser(list, close).run(); }
+Result<Fused> fuse(const NodeList& list, bool close, std::span<const FusionRow> rows) {
+  return Fuser(list, close, rows).run();
+}
 
 }  // namespace onepass::graph

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/tables.h"
 #include "graph/nodes.h"
 
 namespace onepass::graph {
@@ -12,9 +13,18 @@ struct Fused {
   FuseReport report;
 };
 
-// A pair fuses when the intermediate is scratch or discarded, its only consumer is the second
-// dispatch through an equal view, no fence stands between them, nothing between them writes what
-// the first one reads, the output overlaps no other operand in part, and the device has the kernel.
-Result<Fused> fuse(const NodeList& list, bool close);
+// Two dispatches become one at the place of the second when
+// - no fence and no dispatch of unknown accesses stands between them;
+// - nothing between them writes what the first reads or touches what it writes;
+// - chain: every output of the first that the second reads is scratch or discarded, has the second
+//   as its only reader, through equal views; the second touches no other output of the first;
+// - the fused dispatch writes exactly what both wrote, less what vanished, and reads no more than
+//   they read;
+// - an output of the fused dispatch overlaps an input only where in_place of the row allows it;
+// - the device has the kernel.
+Result<Fused> fuse(const NodeList& list, bool close, std::span<const FusionRow> rows);
+inline Result<Fused> fuse(const NodeList& list, bool close) {
+  return fuse(list, close, fusion_rows());
+}
 
 }  // namespace onepass::graph

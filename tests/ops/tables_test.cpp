@@ -88,8 +88,8 @@ TEST(Tables, GroupsOfAGrid) {
   EXPECT_EQ(Grid::groups({100, 1, 65}, {32, 1, 64}).group_counts(), (Counts{100, 1, 65}));
 }
 
-TEST(Tables, FusionOfNormAndMul) {
-  ASSERT_EQ(fusion_rows().size(), 1u);
+TEST(Tables, FirstFusionIsNormAndMul) {
+  ASSERT_GE(fusion_rows().size(), 1u);
   const FusionRow& row = fusion_rows()[0];
   EXPECT_EQ(row.fused, Op::rms_norm_mul);
   EXPECT_TRUE(row.exact);

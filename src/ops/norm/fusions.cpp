@@ -6,13 +6,6 @@
 #include "ops/shared/halves.h"
 
 namespace onepass::ops {
-namespace {
-
-bool overlap(const View& a, const View& b) noexcept {
-  return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
-
-}  // namespace
 
 bool fuse_rms_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   if (first.format != second.format || first.n_views != 3 || second.n_views != 3) return false;
@@ -23,14 +16,11 @@ bool fuse_rms_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& 
   const View& normed = first.views[2];
   const bool is_left = second.views[0] == normed, is_right = second.views[1] == normed;
   if (is_left == is_right) return false;
-  const View& scale = second.views[is_left ? 1 : 0];
-  const View& out = second.views[2];
-  // Unfused, the product may overwrite parts of x or the weight that nobody reads any more.
-  if (overlap(out, first.views[1]) || overlap(scale, normed)) return false;
-  if (overlap(out, first.views[0]) && out != first.views[0]) return false;
-  if (overlap(out, scale) && out != scale) return false;
-
   fused.format = first.format;
+  fused.bind(first.views[0]);
+  fused.bind(first.views[1]);
+  fused.bind(second.views[is_left ? 1 : 0]);
+  fused.bind(second.views[2]);
   fused.set_params(norm);
   return true;
 }
