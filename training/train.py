@@ -2,7 +2,7 @@
 """Trains the model on DATA/tokens.bin (prepare.py tokens) for --epochs passes over the text or
 --total-minutes of wall-clock time, whichever ends first.
 
-About once a minute DATA/checkpoint.pt is written, and OUT/model.gguf, OUT/loss.csv and OUT/run.json
+Every --save-s seconds DATA/checkpoint.pt is written, and OUT/model.gguf, OUT/loss.csv and OUT/run.json
 with it; at the end come OUT/samples.txt and the weights in half precision, OUT/weights-{0,1}.npz.
 A run stops after --minutes; --resume continues it from DATA/checkpoint.pt.
 """
@@ -133,10 +133,11 @@ class Trainer:
             setattr(self, name, state[name])
 
     @torch.no_grad()
-    def validate(self, model):
+    def validate(self, model, stories=None):
+        """Mean loss over the validation stories, or over as many of `stories`."""
         was_training = model.training
         model.eval()
-        rows = self.val_set.rows(np.arange(len(self.val_set.sizes)))
+        rows = (stories or self.val_set).rows(np.arange(len(self.val_set.sizes)))
         total = 0.0
         for part in rows.split(32):
             with self.autocast():
@@ -257,11 +258,12 @@ class Trainer:
         self.save()
         self.write_outputs()
         print(f"validation loss: averaged weights {self.validate(self.average):.4f}, "
-              f"last weights {self.validate(self.model):.4f}", flush=True)
+              f"last weights {self.validate(self.model):.4f}; averaged weights on as many training "
+              f"stories {self.validate(self.average, self.train_set):.4f}", flush=True)
         weights = export.gguf_names(self.weights())
         names = sorted(weights)
-        half, sizes = sum(w.size for w in weights.values()) / 2, np.cumsum([weights[n].size
-                                                                            for n in names])
+        sizes = np.cumsum([weights[n].size for n in names])
+        half = sizes[-1] / 2
         for part in (0, 1):
             chosen = {n: weights[n].astype(np.float16) for n, s in zip(names, sizes)
                       if (s > half) == bool(part)}
@@ -313,12 +315,14 @@ def main():
     add("--average", type=float, default=0.998, help="decay of the weight average")
     add("--seed", type=int, default=1)
     add("--log-every", type=int, default=100)
-    add("--save-s", type=float, default=60)
+    add("--save-s", type=float, default=30)
     add("--sample-tokens", type=int, default=400)
     add("--no-compile", dest="compile", action="store_false")
     for name in ("dim", "layers", "heads", "kv_heads", "ffn", "context"):
         add("--" + name.replace("_", "-"), type=int)
     args = parser.parse_args()
+    if args.warmup < MEASURE_TO:
+        parser.error(f"--warmup must be at least {MEASURE_TO}")
     args.total_minutes = args.total_minutes or args.minutes
     os.makedirs(args.out, exist_ok=True)
     Trainer(args).train()
