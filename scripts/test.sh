@@ -37,10 +37,12 @@ step() {  # step NAME COMMAND...: one check, counted as one test
 }
 
 build_and_test() {  # build_and_test PRESET [CTEST ARGUMENT...]
-  local preset=$1 junit counts
+  local preset=$1 junit counts flags=()
   shift
+  # Line tables are enough to read a failure, and a third of the compile time is saved.
+  [ "$preset" = release ] || flags=(-D "CMAKE_CXX_FLAGS_DEBUG=-O1 -g1")
   junit=$PWD/build/$preset/junit.xml
-  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" --parallel "$jobs"; }; then
+  if ! { cmake --preset "$preset" "${flags[@]}" && cmake --build --preset "$preset" --parallel "$jobs"; }; then
     echo "FAILED: build $preset" >&2
     failed=$((failed + 1))
     return 1
