@@ -1,10 +1,13 @@
 // Everything the library asks of the operating system. One of os_linux.cpp and os_posix.cpp is
-// compiled; both define the same functions.
+// compiled; both define the same functions. Files are the same on both (os_file.cpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+
+#include "onepass/result.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -58,5 +61,31 @@ bool has_arm_dotprod() noexcept;
 void* allocate(std::uint64_t bytes, bool zero) noexcept;
 // With the size that was allocated.
 void release(void* memory, std::uint64_t bytes) noexcept;
+
+// A regular file opened for reading. Move-only; errors have code io, or not_found when there is no
+// such file.
+class File {
+ public:
+  File() = default;
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+  static Result<File> open(const std::string& path);
+
+  std::uint64_t bytes() const noexcept { return bytes_; }  // when it was opened
+  // All of out, from offset; an error when the file has become shorter.
+  Status read(std::uint64_t offset, std::span<std::byte> out) const;
+  // The whole file, read-only, until this object goes. A file that is cut short while it is mapped
+  // ends the process (SIGBUS): only for files that nobody else writes.
+  Result<std::span<const std::byte>> map();
+
+ private:
+  void close() noexcept;
+
+  int handle_ = -1;
+  std::uint64_t bytes_ = 0;
+  void* mapped_ = nullptr;
+  std::string path_;
+};
 
 }  // namespace onepass::os

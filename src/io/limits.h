@@ -1,0 +1,20 @@
+// The most a file may ask for. Real files stay far below each of these.
+#pragma once
+
+#include <cstdint>
+
+namespace onepass::io {
+
+inline constexpr std::uint64_t max_string_bytes = 16u << 20;  // values; chat templates are long
+inline constexpr std::uint64_t max_key_bytes = 65535;
+inline constexpr std::uint64_t max_tensor_name_bytes = 255;
+inline constexpr std::uint64_t max_array_elements = 1u << 24;
+inline constexpr std::uint64_t max_keys = 65536;
+inline constexpr std::uint64_t max_tensors = 262144;
+inline constexpr std::uint32_t max_dims = 4;
+inline constexpr std::uint64_t max_dim = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t min_alignment = 8;
+inline constexpr std::uint64_t max_alignment = 65536;
+inline constexpr std::uint64_t max_shards = 1024;
+
+}  // namespace onepass::io
