@@ -1,0 +1,225 @@
+#include "llm/decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "core/guarded.h"
+
+namespace onepass::llm {
+namespace {
+
+std::size_t bucket_of(std::uint32_t rows) {
+  return static_cast<std::size_t>(std::bit_width(rows - 1));
+}
+
+}  // namespace
+
+Result<Decoder> Decoder::create(std::shared_ptr<const Model> model, const DecoderOptions& options) {
+  return guarded([&]() -> Result<Decoder> {
+    if (!model) return fail(ErrorCode::invalid_argument, "decoder: there is no model");
+    Decoder d(std::move(model));
+    ONEPASS_TRY(d.allocate(options));
+    return d;
+  });
+}
+
+Status Decoder::allocate(const DecoderOptions& options) {
+  const ModelConfig& c = model_->config();
+  const Device& device = model_->device();
+  context_ = options.context == 0 ? c.context : options.context;
+  if (context_ > max_context) {
+    return fail(ErrorCode::limit, "decoder: a context of " + std::to_string(context_) +
+                                      ", at most " + std::to_string(max_context) + " is allowed");
+  }
+  if (options.kv != DType::f16 && options.kv != DType::f32) {
+    return fail(ErrorCode::invalid_argument,
+                std::string("decoder: a cache of ") + name(options.kv) + ", expected f16 or f32");
+  }
+  chunk_rows_ = options.chunk_rows;
+  if (!std::has_single_bit(chunk_rows_) || chunk_rows_ > max_chunk_rows) {
+    return fail(ErrorCode::invalid_argument, "decoder: chunks of " + std::to_string(chunk_rows_) +
+                                                 " rows, expected a power of two up to " +
+                                                 std::to_string(max_chunk_rows));
+  }
+  const auto take = [&](DType type, const Shape& shape) -> Result<Tensor> {
+    ONEPASS_ASSIGN(Buffer b, device.allocate(*storage_bytes(type, shape.elements())));
+    buffers_.push_back(std::move(b));
+    return buffers_.back().tensor(type, shape);
+  };
+  const Shape kv_shape{1, c.n_kv_heads, context_, c.head_dim};
+  for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+    KvLayer layer;
+    ONEPASS_ASSIGN(layer.k, take(options.kv, kv_shape));
+    ONEPASS_ASSIGN(layer.v, take(options.kv, kv_shape));
+    cache_.push_back(layer);
+  }
+  ONEPASS_ASSIGN(logits_, take(DType::f32, {1, c.vocab}));
+  ONEPASS_ASSIGN(next_, take(DType::u32, {1}));
+  rows_.reserve(chunk_rows_);
+  return {};
+}
+
+Status Decoder::record(std::size_t bucket) {
+  Pass& pass = passes_[bucket];
+  if (pass.plan) return {};
+  const std::uint32_t rows = 1u << bucket;
+  const ModelConfig& c = model_->config();
+  const Weights& w = model_->weights();
+  if (pass.step.max_rows() == 0) {
+    ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
+  }
+  const View step = pass.step.view();
+  GraphSession s = executor_.begin_recorded();
+  const Tensor h = c.architecture->forward(s, *c.architecture, {c, w, cache_, step, rows});
+  if (rows == 1) {
+    const Tensor x = s.scratch(DType::f32, {1, c.dim});
+    ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
+    ops::matmul(s, {.x = x, .weight = w.output, .out = logits_});
+    ops::argmax(s, {.x = logits_, .out = next_});
+    ops::step_advance(s, {.tokens = next_, .step = step});
+  }
+  ONEPASS_ASSIGN(pass.plan,
+                 s.compile({.step = &pass.step, .label = rows == 1 ? "decode" : "prefill"}));
+  return {};
+}
+
+Status Decoder::check(std::span<const std::uint32_t> tokens) const {
+  if (tokens.size() > context_ - length_) {
+    return fail(ErrorCode::limit, "decoder: " + std::to_string(tokens.size()) + " tokens after " +
+                                      std::to_string(length_) + " exceed the context of " +
+                                      std::to_string(context_));
+  }
+  const std::uint32_t vocab = model_->config().vocab;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= vocab) {
+      return fail(ErrorCode::invalid_argument, "decoder: token " + std::to_string(i) + " is " +
+                                                   std::to_string(tokens[i]) +
+                                                   ", the vocabulary has " + std::to_string(vocab));
+    }
+  }
+  return {};
+}
+
+std::uint32_t Decoder::chunk_of(std::size_t left) const noexcept {
+  if (left >= chunk_rows_) return chunk_rows_;
+  const auto n = static_cast<std::uint32_t>(left);
+  const std::uint32_t above = std::bit_ceil(n);
+  return above - n < above / 4 ? n : std::bit_floor(n);
+}
+
+Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position) {
+  const std::size_t bucket = bucket_of(static_cast<std::uint32_t>(tokens.size()));
+  ONEPASS_TRY(record(bucket));
+  rows_.clear();
+  for (const std::uint32_t token : tokens) rows_.push_back(StepRow{token, position++, 0, 0});
+  const StepSlot slot{position, 0, 0, 0};
+  return passes_[bucket].plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
+}
+
+Status Decoder::run_token(std::uint32_t token, std::uint32_t position) {
+  ONEPASS_TRY(record(0));
+  const bool feed_back = device_is_ahead_;
+  // Until the pass has completed nothing on the device is known.
+  device_is_ahead_ = false;
+  has_output_ = false;
+  if (feed_back) {
+    ONEPASS_TRY(passes_[0].plan.run());
+  } else {
+    ONEPASS_TRY(passes_[0].plan.run(SingleStep(token, position).values()));
+  }
+  device_is_ahead_ = true;
+  return {};
+}
+
+Status Decoder::append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel) {
+  return guarded([&]() -> Status {
+    if (tokens.empty()) return {};
+    ONEPASS_TRY(check(tokens));
+    if (has_output_ && !token_read_) ONEPASS_TRY(read_token());  // for greedy, should this fail
+    // The last token goes alone through the decode pass, which has the output head.
+    std::size_t done = 0;
+    const std::size_t body = tokens.size() - 1;
+    const auto cancelled = [cancel] {
+      return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+    };
+    const auto position = [&] { return length_ + static_cast<std::uint32_t>(done); };
+    while (done < body) {
+      if (cancelled()) return fail(ErrorCode::cancelled, "decoder: cancelled");
+      const std::uint32_t n = chunk_of(body - done);
+      if (n == 1) break;
+      ONEPASS_TRY(run_chunk(tokens.subspan(done, n), position()));
+      done += n;
+    }
+    for (; done < tokens.size(); ++done) {
+      if (cancelled()) return fail(ErrorCode::cancelled, "decoder: cancelled");
+      device_is_ahead_ = false;
+      ONEPASS_TRY(run_token(tokens[done], position()));
+    }
+    length_ += static_cast<std::uint32_t>(tokens.size());
+    has_output_ = true;
+    token_read_ = false;
+    given_ = false;
+    return {};
+  });
+}
+
+Status Decoder::read_token() {
+  std::uint32_t token = 0;
+  ONEPASS_TRY(model_->device().read_as<std::uint32_t>(next_.view, {&token, 1}));
+  token_ = token;
+  token_read_ = true;
+  return {};
+}
+
+Result<std::uint32_t> Decoder::greedy() {
+  return guarded([&]() -> Result<std::uint32_t> {
+    if (!given_) {
+      if (!token_read_) {
+        if (!has_output_) return fail(ErrorCode::invalid_state, "greedy: nothing was appended");
+        ONEPASS_TRY(read_token());
+      }
+      given_ = true;
+      return token_;
+    }
+    ONEPASS_TRY(check({&token_, 1}));
+    ONEPASS_TRY(run_token(token_, length_));
+    if (Status s = read_token(); !s) {
+      device_is_ahead_ = false;  // it has gone on, this sequence has not
+      return std::move(s).error();
+    }
+    ++length_;
+    has_output_ = true;
+    return token_;
+  });
+}
+
+Result<std::vector<float>> Decoder::logits() const {
+  return guarded([&]() -> Result<std::vector<float>> {
+    if (!has_output_) return fail(ErrorCode::invalid_state, "logits: the last pass has none");
+    std::vector<float> values(model_->config().vocab);
+    ONEPASS_TRY(model_->device().read_as<float>(logits_.view, values));
+    return values;
+  });
+}
+
+Status Decoder::truncate(std::uint32_t n) {
+  if (n > length_) {
+    return fail(ErrorCode::invalid_argument, "truncate: to " + std::to_string(n) + " tokens, " +
+                                                 std::to_string(length_) + " are there");
+  }
+  if (n == length_) return {};
+  length_ = n;
+  has_output_ = false;
+  token_read_ = false;
+  given_ = false;
+  device_is_ahead_ = false;
+  return {};
+}
+
+std::uint32_t Decoder::recorded_plans() const noexcept {
+  return static_cast<std::uint32_t>(
+      std::count_if(passes_.begin(), passes_.end(), [](const Pass& p) { return bool(p.plan); }));
+}
+
+}  // namespace onepass::llm

@@ -1,0 +1,94 @@
+// One sequence of a model: its cache, its recorded passes, its position.
+//
+//   ONEPASS_ASSIGN(Decoder d, Decoder::create(model, {.context = 2048}));
+//   ONEPASS_TRY(d.append(prompt));                              // prefill, in chunks
+//   for (int i = 0; i < 100; ++i) { ONEPASS_ASSIGN(std::uint32_t token, d.greedy()); ... }
+//   ONEPASS_ASSIGN(std::vector<float> logits, d.logits());      // of the last position
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "llm/architecture.h"
+#include "llm/weights.h"
+#include "onepass/plan.h"
+#include "onepass/session.h"
+
+namespace onepass::llm {
+
+inline constexpr std::uint32_t max_chunk_rows = 512;
+
+struct DecoderOptions {
+  std::uint32_t context = 0;                  // tokens; 0: as trained
+  DType kv = DType::f16;                      // or f32
+  std::uint32_t chunk_rows = max_chunk_rows;  // most tokens in one pass, a power of two
+};
+
+// Move-only; one thread at a time. A call that fails or is cancelled leaves length and the next
+// token as they were; logits may then be gone until another token was appended.
+class Decoder {
+ public:
+  static Result<Decoder> create(std::shared_ptr<const Model> model,
+                                const DecoderOptions& options = {});
+
+  const Model& model() const noexcept { return *model_; }
+  std::uint32_t length() const noexcept { return length_; }  // tokens in the cache
+  std::uint32_t context() const noexcept { return context_; }
+
+  // Puts tokens behind the others. Cancelled between chunks, when the flag is set.
+  Status append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel = nullptr);
+  // The most likely token after the last one (lowest id on ties). The first call after append only
+  // reads it; every later one first appends the token of the call before, on the device.
+  Result<std::uint32_t> greedy();
+  // Logits [vocab] of the last position.
+  Result<std::vector<float>> logits() const;
+  // Forgets all but the first n tokens; then logits and greedy need an append first.
+  Status truncate(std::uint32_t n);
+
+  // The pass that every token of greedy replays. Empty before the first.
+  const Plan& decode_plan() const noexcept { return passes_[0].plan; }
+  std::uint32_t recorded_plans() const noexcept;
+
+ private:
+  // A recorded shape class: `rows` rows, with the output head for one row only.
+  struct Pass {
+    StepState step;
+    Plan plan;
+  };
+  static constexpr std::size_t n_buckets = 10;  // 1, 2, 4, ..., 512 rows
+
+  explicit Decoder(std::shared_ptr<const Model> model)
+      : model_(std::move(model)), executor_(model_->device()) {}
+  Status allocate(const DecoderOptions& options);
+  Status record(std::size_t bucket);
+  Status check(std::span<const std::uint32_t> tokens) const;
+  // The rows of the next chunk: whole buckets, or one padded by less than a quarter.
+  std::uint32_t chunk_of(std::size_t left) const noexcept;
+  Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position);
+  // One token through the decode pass; feeds back on the device where its state allows.
+  Status run_token(std::uint32_t token, std::uint32_t position);
+  Status read_token();
+
+  std::shared_ptr<const Model> model_;
+  GraphExecutor executor_;
+  std::uint32_t context_ = 0;
+  std::uint32_t chunk_rows_ = max_chunk_rows;
+  std::vector<Buffer> buffers_;
+  std::vector<KvLayer> cache_;
+  Tensor logits_, next_;
+  std::array<Pass, n_buckets> passes_;
+  std::vector<StepRow> rows_;
+
+  std::uint32_t length_ = 0;
+  std::uint32_t token_ = 0;       // most likely after length_ tokens
+  bool has_output_ = false;       // logits_ and next_ belong to position length_ - 1
+  bool token_read_ = false;       // token_ is valid
+  bool given_ = false;            // greedy has returned it
+  bool device_is_ahead_ = false;  // the decode step holds token_ and position length_
+};
+
+}  // namespace onepass::llm

@@ -1,0 +1,228 @@
+// The decoder's promises: limits, cancellation and failures leave it as it was.
+#include "llm/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "backends/cpu/cpu.h"
+#include "backends/fault/fault.h"
+#include "core/device_state.h"
+#include "llm/random_model.h"
+
+namespace onepass::test {
+namespace {
+
+using llm::Decoder;
+using llm::Model;
+
+class DecoderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceOptions options{.threads = 2};
+    auto backend = std::make_unique<FaultBackend>(make_cpu_backend(options));
+    fault_ = backend.get();
+    device_ = Device(DeviceState::create(std::move(backend), options).value());
+    const RandomModel random({.layers = 2, .vocab = 61, .context = 40}, 3);
+    const TempFile path(random.writer.finish());
+    const auto file = io::GgufFile::open(path.path());
+    ASSERT_TRUE(file);
+    auto model = Model::load(*device_, *file);
+    ASSERT_TRUE(model) << model.error().to_string();
+    model_ = *model;
+  }
+  Decoder create(const llm::DecoderOptions& options = {}) const {
+    return Decoder::create(model_, options).value();
+  }
+  static std::vector<std::uint32_t> prompt(std::uint32_t n) {
+    std::vector<std::uint32_t> tokens;
+    for (std::uint32_t i = 0; i < n; ++i) tokens.push_back((i * 17 + 3) % 61);
+    return tokens;
+  }
+  // The next n greedy tokens.
+  static std::vector<std::uint32_t> follow(Decoder& d, int n) {
+    std::vector<std::uint32_t> tokens;
+    for (int i = 0; i < n; ++i) {
+      const auto token = d.greedy();
+      EXPECT_TRUE(token) << token.error().to_string();
+      if (token) tokens.push_back(*token);
+    }
+    return tokens;
+  }
+
+  FaultBackend* fault_ = nullptr;
+  std::optional<Device> device_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_F(DecoderTest, FeedBackOnTheDeviceEqualsTokensFromTheHost) {
+  Decoder device_fed = create();
+  ASSERT_TRUE(device_fed.append(prompt(5)));
+  const std::vector<std::uint32_t> tokens = follow(device_fed, 20);
+  EXPECT_EQ(device_fed.length(), 24u);
+
+  Decoder host_fed = create();
+  ASSERT_TRUE(host_fed.append(prompt(5)));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    ASSERT_EQ(host_fed.greedy().value(), tokens[i]) << i;
+    ASSERT_TRUE(host_fed.append({&tokens[i], 1}));
+  }
+  EXPECT_EQ(host_fed.length(), 25u);
+}
+
+TEST_F(DecoderTest, AGeneratedTokenTakesOneSubmission) {
+  Decoder d = create();
+  ASSERT_TRUE(d.append(prompt(3)));
+  follow(d, 2);
+  const std::uint64_t submits = fault_->calls(BackendCall::submit);
+  const std::uint64_t records = fault_->calls(BackendCall::record);
+  const std::uint64_t writes = fault_->calls(BackendCall::write);
+  follow(d, 10);
+  EXPECT_EQ(fault_->calls(BackendCall::submit) - submits, 10u);
+  EXPECT_EQ(fault_->calls(BackendCall::record), records);
+  EXPECT_EQ(fault_->calls(BackendCall::write), writes);
+}
+
+TEST_F(DecoderTest, ContextLimitIsAnErrorWithNumbers) {
+  Decoder d = create({.context = 10});
+  ASSERT_TRUE(d.append(prompt(7)));
+  const Status s = d.append(prompt(4));
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::limit);
+  for (const char* number : {"4", "7", "10"}) {
+    EXPECT_NE(s.error().message.find(number), std::string::npos) << s.error().message;
+  }
+  EXPECT_EQ(d.length(), 7u);
+  follow(d, 4);  // reads one, appends three
+  EXPECT_EQ(d.length(), 10u);
+  const std::vector<float> logits = d.logits().value();
+  const auto full = d.greedy();
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::limit);
+  EXPECT_EQ(d.length(), 10u);
+  EXPECT_EQ(d.logits().value(), logits);
+}
+
+TEST_F(DecoderTest, WrongArguments) {
+  Decoder d = create();
+  EXPECT_EQ(d.greedy().error().code, ErrorCode::invalid_state);
+  EXPECT_EQ(d.logits().error().code, ErrorCode::invalid_state);
+  const std::uint32_t outside[] = {1, 61};
+  const Status s = d.append(outside);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(d.length(), 0u);
+  EXPECT_TRUE(d.append({}));
+  EXPECT_EQ(d.truncate(1).error().code, ErrorCode::invalid_argument);
+  const auto code = [&](const llm::DecoderOptions& options) {
+    return Decoder::create(model_, options).error().code;
+  };
+  EXPECT_EQ(code({.kv = DType::q8_0}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({.chunk_rows = 0}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({.chunk_rows = 3}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({.chunk_rows = 1024}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({.context = 0xffffffffu}), ErrorCode::limit);
+  EXPECT_EQ(Decoder::create(nullptr).error().code, ErrorCode::invalid_argument);
+}
+
+TEST_F(DecoderTest, CancelledPrefillChangesNothing) {
+  Decoder d = create({.chunk_rows = 4});
+  ASSERT_TRUE(d.append(prompt(6)));
+  const std::vector<float> logits = d.logits().value();
+  const std::atomic<bool> cancel{true};
+  const Status s = d.append(prompt(20), &cancel);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::cancelled);
+  EXPECT_EQ(d.length(), 6u);
+  EXPECT_EQ(d.logits().value(), logits);
+  Decoder undisturbed = create({.chunk_rows = 4});
+  ASSERT_TRUE(undisturbed.append(prompt(6)));
+  EXPECT_EQ(follow(d, 8), follow(undisturbed, 8));
+}
+
+TEST_F(DecoderTest, TruncateGoesBack) {
+  Decoder d = create();
+  const std::vector<std::uint32_t> tokens = prompt(12);
+  ASSERT_TRUE(d.append(tokens));
+  const std::vector<float> expected = d.logits().value();
+  follow(d, 9);
+  ASSERT_TRUE(d.truncate(11));
+  EXPECT_EQ(d.length(), 11u);
+  EXPECT_FALSE(d.logits());
+  EXPECT_FALSE(d.greedy());
+  ASSERT_TRUE(d.append({&tokens.back(), 1}));
+  const std::vector<float> again = d.logits().value();
+  EXPECT_EQ(std::memcmp(again.data(), expected.data(), expected.size() * sizeof(float)), 0);
+}
+
+// Every call of the backend fails once, during prefill and during generation: an error, the state
+// of before, and the same tokens when it is tried again.
+TEST_F(DecoderTest, FailuresChangeNothing) {
+  Decoder good = create({.chunk_rows = 4});
+  ASSERT_TRUE(good.append(prompt(4)));
+  const std::vector<std::uint32_t> first = follow(good, 3);
+  ASSERT_TRUE(good.append(prompt(9)));
+  const std::vector<std::uint32_t> second = follow(good, 6);
+
+  int fired = 0;
+  for (const BackendCall call : {BackendCall::allocate, BackendCall::record, BackendCall::submit,
+                                 BackendCall::wait, BackendCall::read, BackendCall::write}) {
+    for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+      Decoder d = create({.chunk_rows = 4});
+      ASSERT_TRUE(d.append(prompt(4)));
+      ASSERT_EQ(follow(d, 3), first);
+      fault_->arm({.call = call, .nth = nth});
+      if (const Status s = d.append(prompt(9)); !s) {
+        ++fired;
+        ASSERT_EQ(d.length(), 6u);
+        ASSERT_TRUE(d.append(prompt(9))) << name(s.error().code);
+      }
+      ASSERT_EQ(d.length(), 15u);
+      std::vector<std::uint32_t> tokens;
+      while (tokens.size() < second.size()) {
+        const std::uint32_t before = d.length();
+        const auto token = d.greedy();
+        if (token) {
+          tokens.push_back(*token);
+        } else {
+          ++fired;
+          ASSERT_EQ(d.length(), before);
+        }
+      }
+      fault_->disarm();
+      ASSERT_EQ(tokens, second) << static_cast<int>(call) << " " << nth;
+    }
+  }
+  EXPECT_GT(fired, 20);
+}
+
+// Fails on the way in: nothing stays allocated.
+TEST_F(DecoderTest, FailedLoadLeavesNothing) {
+  const RandomModel random({.layers = 1}, 4);
+  const TempFile path(random.writer.finish());
+  const auto file = io::GgufFile::open(path.path());
+  ASSERT_TRUE(file);
+  const std::uint64_t before = device_->live_bytes();
+  int failed = 0;
+  for (std::uint64_t nth = 1; nth < 40; ++nth) {
+    fault_->arm({.call = BackendCall::allocate, .nth = nth});
+    {
+      const auto model = Model::load(*device_, *file);
+      if (model) {
+        const auto d = Decoder::create(*model);
+        failed += d ? 0 : 1;
+      } else {
+        ++failed;
+        EXPECT_EQ(model.error().code, ErrorCode::out_of_memory);
+      }
+    }
+    fault_->disarm();
+    ASSERT_TRUE(device_->fence());
+    ASSERT_EQ(device_->live_bytes(), before) << nth;
+  }
+  EXPECT_GT(failed, 14);
+}
+
+}  // namespace
+}  // namespace onepass::test
