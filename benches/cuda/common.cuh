@@ -22,7 +22,7 @@ namespace bench {
     if (bench_error != cudaSuccess) {                                                             \
       std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(bench_error)); \
       std::fflush(stdout);                                                                        \
-      std::exit(1);                                                                               \
+      std::exit(3);                                                                               \
     }                                                                                             \
   } while (false)
 
@@ -199,7 +199,8 @@ inline double ceiling_us(double bytes) {
 }
 
 void run_edges(cudaStream_t stream);
-void run_matvec(cudaStream_t stream, std::FILE* csv);
+// with_bulk: false leaves the bulk-copy variants out.
+void run_matvec(cudaStream_t stream, std::FILE* csv, bool q8_0, bool with_bulk);
 void run_layers(cudaStream_t stream, std::FILE* csv);
 
 }  // namespace bench

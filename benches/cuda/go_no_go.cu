@@ -1,8 +1,9 @@
-// go_no_go [CSV]: answers what a CUDA graph can do for batch-1 decoding on this card.
+// go_no_go [CSV [PARTS [nobulk]]]: answers what a CUDA graph can do for batch-1 decoding on this
+// card.
 //   A  programmatic edges: what the driver accepts, what an edge costs
-//   B  mat-vec variants on two weight layouts                     (matvec_bench.cu)
+//   4  mat-vec variants on two weight layouts, q4_0; 8: q8_0      (matvec_bench.cu)
 //   C  fake llama layers in one graph, plain / programmatic edges (layer_bench.cu)
-// Exit status 1 if any result was wrong.
+// Exit status 1 if any result was wrong, 3 if a CUDA call failed.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -186,6 +187,7 @@ void run_edges(cudaStream_t stream) {
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   cudaDeviceProp device{};
   BENCH_CHECK(cudaGetDeviceProperties(&device, 0));
   int runtime = 0, driver = 0;
@@ -193,15 +195,15 @@ int main(int argc, char** argv) {
   BENCH_CHECK(cudaDriverGetVersion(&driver));
   std::printf("%s, %d SMs, L2 %.0f MB, runtime %d, driver %d\n", device.name,
               device.multiProcessorCount, device.l2CacheSize / 1e6, runtime, driver);
-  std::FILE* csv = std::fopen(argc > 1 ? argv[1] : "/dev/null", "w");
+  std::FILE* csv = std::fopen(argc > 1 ? argv[1] : "/dev/null", "a");
   if (!csv) return 2;
   cudaStream_t stream;
   BENCH_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const char* parts = argc > 2 ? argv[2] : "ACB";
+  const char* parts = argc > 2 ? argv[2] : "AC48";
   for (const char* p = parts; *p; ++p) {
     const auto begin = Clock::now();
     if (*p == 'A') bench::run_edges(stream);
-    if (*p == 'B') bench::run_matvec(stream, csv);
+    if (*p == '4' || *p == '8') bench::run_matvec(stream, csv, *p == '8', argc < 4);
     if (*p == 'C') bench::run_layers(stream, csv);
     std::printf("(%c: %.1f s)\n", *p, std::chrono::duration<double>(Clock::now() - begin).count());
     std::fflush(stdout);

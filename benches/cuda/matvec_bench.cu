@@ -174,8 +174,9 @@ class ShapeBench {
 };
 
 template <int F>
-void run_format(cudaStream_t stream, std::FILE* csv) {
-  const std::vector<Variant> all = variants<F>();
+void run_format(cudaStream_t stream, std::FILE* csv, bool with_bulk) {
+  std::vector<Variant> all = variants<F>();
+  if (!with_bulk) std::erase_if(all, [](const Variant& v) { return v.name[0] == 'b'; });
   std::vector<std::vector<Result>> results(all.size(), std::vector<Result>(n_shapes));
   std::vector<double> bytes(n_shapes);
   for (std::size_t s = 0; s < n_shapes; ++s) {
@@ -221,9 +222,12 @@ void run_format(cudaStream_t stream, std::FILE* csv) {
 
 }  // namespace
 
-void run_matvec(cudaStream_t stream, std::FILE* csv) {
-  run_format<q4>(stream, csv);
-  run_format<q8>(stream, csv);
+void run_matvec(cudaStream_t stream, std::FILE* csv, bool q8_0, bool with_bulk) {
+  if (q8_0) {
+    run_format<q8>(stream, csv, with_bulk);
+  } else {
+    run_format<q4>(stream, csv, with_bulk);
+  }
 }
 
 }  // namespace bench
