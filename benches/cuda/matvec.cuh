@@ -510,6 +510,37 @@ __global__ void __launch_bounds__(256) mv_rows(const __grid_constant__ MvArgs a)
   }
 }
 
+// Only reads the weights: what any mat-vec with these edges could reach. Every warp stores the xor
+// of the words it read.
+template <int U>
+__global__ void __launch_bounds__(256) stream_weights(const __grid_constant__ MvArgs a) {
+  const std::size_t total = static_cast<std::size_t>(a.n) * a.n_blk * a.flags / 16;
+  const std::size_t threads = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  release_dependents();
+  uint4 q[U];
+  std::uint32_t acc = 0;
+  const auto load = [&](std::size_t begin) {
+#pragma unroll
+    for (int i = 0; i < U; ++i) {
+      q[i] = make_uint4(0, 0, 0, 0);
+      const std::size_t at = begin + i * threads;
+      if (at < total) q[i] = load_weights(a.w + 16 * at);
+    }
+  };
+  load(first);
+  wait_for_inputs();
+  for (std::size_t begin = first; begin < total; begin += U * threads) {
+    if (begin != first) load(begin);
+#pragma unroll
+    for (int i = 0; i < U; ++i) acc ^= q[i].x ^ q[i].y ^ q[i].z ^ q[i].w;
+  }
+  __syncwarp();
+#pragma unroll
+  for (int m = 16; m > 0; m /= 2) acc ^= __shfl_xor_sync(~0u, acc, m);
+  if (threadIdx.x % 32 == 0) static_cast<std::uint32_t*>(a.out)[first / 32] = acc;
+}
+
 // Synthetic weights: quant k of a block, and its scale, as pure functions of (seed, row, block).
 template <int F>
 __host__ __device__ inline int quant_of(std::uint32_t seed, std::uint32_t row, std::uint32_t b,

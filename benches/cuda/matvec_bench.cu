@@ -21,7 +21,8 @@ struct Variant {
   const char* name;
   bool rows_layout;
   void (*kernel)(MvArgs);
-  int rows_per_block, threads;
+  int rows_per_block;  // 0: only reads
+  int threads;
   std::size_t shared;  // besides the activations
 };
 
@@ -41,14 +42,15 @@ Variant rows(const char* name) {
 
 template <int F>
 std::vector<Variant> variants() {
-  return {r16<F, 1, 4, 8>("r16 w1 g4 u8"),       r16<F, 2, 2, 4>("r16 w2 g2 u4"),
-          r16<F, 4, 1, 4>("r16 w4 u4"),          r16<F, 4, 2, 4>("r16 w4 g2 u4"),
-          r16<F, 8, 1, 2>("r16 w8 u2"),          r16<F, 8, 1, 4>("r16 w8 u4"),
-          r16<F, 16, 1, 4>("r16 w16 u4"),        r16<F, 8, 1, 4, x_l1>("r16 w8 u4 L1"),
-          r16<F, 4, 1, 4, x_l1>("r16 w4 u4 L1"), bulk<F, 8, 4, 4>("bulk w8 4x4"),
-          bulk<F, 4, 8, 3>("bulk w4 8x3"),       rows<F, 1, 1, 4>("rows 1/warp"),
-          rows<F, 2, 1, 2>("rows 2/warp"),       rows<F, 2, 4, 2>("rows 2/4warps"),
-          rows<F, 1, 2, 4>("rows 1/2warps")};
+  return {
+      r16<F, 1, 4, 8>("r16 w1 g4 u8"),       r16<F, 2, 2, 4>("r16 w2 g2 u4"),
+      r16<F, 4, 1, 4>("r16 w4 u4"),          r16<F, 4, 2, 4>("r16 w4 g2 u4"),
+      r16<F, 8, 1, 2>("r16 w8 u2"),          r16<F, 8, 1, 4>("r16 w8 u4"),
+      r16<F, 16, 1, 4>("r16 w16 u4"),        r16<F, 8, 1, 4, x_l1>("r16 w8 u4 L1"),
+      r16<F, 4, 1, 4, x_l1>("r16 w4 u4 L1"), bulk<F, 8, 4, 4>("bulk w8 4x4"),
+      bulk<F, 4, 8, 3>("bulk w4 8x3"),       rows<F, 1, 1, 4>("rows 1/warp"),
+      rows<F, 2, 1, 2>("rows 2/warp"),       rows<F, 2, 4, 2>("rows 2/4warps"),
+      rows<F, 1, 2, 4>("rows 1/2warps"),     {"read only", false, stream_weights<8>, 0, 256, 0}};
 }
 
 struct Result {
@@ -113,9 +115,8 @@ class ShapeBench {
         a.out = out_.data + rows;
         a.n = shape_.n;
         a.n_blk = shape_.k / 32;
-        a.flags = early_loads;
-        graph.add(v.kernel, dim3((shape_.n + v.rows_per_block - 1) / v.rows_per_block),
-                  dim3(v.threads), shared, a);
+        a.flags = v.rows_per_block ? early_loads : row_block_bytes(F);
+        graph.add(v.kernel, dim3(static_cast<unsigned>(blocks_of(v))), dim3(v.threads), shared, a);
         if (i > 0) graph.edge(i - 1, i, programmatic != 0);
       }
       if (!graph.instantiate(stream_)) {
@@ -151,7 +152,13 @@ class ShapeBench {
            "x" + std::to_string(shape_.k);
   }
 
+  int blocks_of(const Variant& v) const {
+    if (v.rows_per_block == 0) return std::min(256, shape_.n / 8);  // one result per warp
+    return (shape_.n + v.rows_per_block - 1) / v.rows_per_block;
+  }
+
   void check(const Variant& v, const std::vector<float>& out) {
+    if (v.rows_per_block == 0) return check_read(v, out);
     for (const auto& [copy, ref] : ref_) {
       const double e =
           relative_error(ref, out.data() + static_cast<std::size_t>(copy) * ref.size());
@@ -160,6 +167,20 @@ class ShapeBench {
     std::size_t unwritten = 0;
     for (const float f : out) unwritten += !std::isfinite(f);
     expect(unwritten == 0, what(v) + ": values not written", static_cast<double>(unwritten), 0);
+  }
+
+  void check_read(const Variant& v, const std::vector<float>& out) {
+    std::uint32_t ref = 0, got = 0, word;
+    const std::vector<std::uint8_t> bytes = w_.get(0, bytes_);
+    for (std::size_t i = 0; i < bytes_; i += 4) {
+      std::memcpy(&word, &bytes[i], 4);
+      ref ^= word;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(8 * blocks_of(v)); ++i) {
+      std::memcpy(&word, &out[i], 4);
+      got ^= word;
+    }
+    expect(ref == got, what(v) + ": xor", got, ref);
   }
 
   Shape shape_;
@@ -209,7 +230,7 @@ void run_format(cudaStream_t stream, std::FILE* csv, bool with_bulk) {
       double best[2] = {1e9, 1e9};
       for (std::size_t i = 0; i < all.size(); ++i)
         for (int e = 0; e < 2; ++e)
-          if (all[i].rows_layout == rows_layout && results[i][s].us[e] > 0)
+          if (all[i].rows_layout == rows_layout && all[i].rows_per_block && results[i][s].us[e] > 0)
             best[e] = std::min(best[e], results[i][s].us[e]);
       std::printf(" %5.2f/%5.2f", bytes[s] / best[0] / 1e6, bytes[s] / best[1] / 1e6);
     }
