@@ -12,6 +12,7 @@
 #include "onepass/ops/kv_cache.h"
 #include "onepass/ops/matmul.h"
 #include "onepass/ops/norm.h"
+#include "onepass/ops/quantize.h"
 #include "onepass/ops/rope.h"
 #include "onepass/ops/sample.h"
 #include "onepass/ops/softmax.h"

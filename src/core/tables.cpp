@@ -15,6 +15,7 @@
 #include "ops/matmul/params.h"
 #include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
+#include "ops/quantize/params.h"
 #include "ops/rope/params.h"
 #include "ops/sample/params.h"
 #include "ops/softmax/params.h"

@@ -26,6 +26,7 @@
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/quantize/kernels.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/shared/scalar.h"
@@ -38,7 +39,8 @@ namespace onepass::test {
 inline std::vector<std::span<const KernelRow>> kernel_tables() {
   return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
           ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
-          ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels()};
+          ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
+          ops::quantize_cpu_kernels()};
 }
 
 // The rows this machine can run, best first.

@@ -10,6 +10,7 @@
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/quantize/kernels.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/softmax/kernels.h"
@@ -42,6 +43,7 @@ std::span<const KernelRow> cpu_kernel_rows() noexcept {
       ops::softmax_cpu_kernels(),
       ops::rope_cpu_kernels(),
       ops::matmul_cpu_kernels(),
+      ops::quantize_cpu_kernels(),
       ops::attention_cpu_kernels(),
       ops::kv_cache_cpu_kernels(),
       ops::embed_cpu_kernels(),

@@ -74,7 +74,7 @@ inline const float* load_row(const T* row, std::size_t begin, std::size_t n,
   if constexpr (requires { T::elements; }) {
     constexpr std::size_t block = T::elements;
     for (std::size_t i = 0; i < n; i += block) {
-      quant::dequantize(row[(begin + i) / block], buffer + i);
+      dequantize(row[(begin + i) / block], buffer + i);
     }
   } else {
     for (std::size_t i = 0; i < n; ++i) buffer[i] = to_float(row[begin + i]);

@@ -21,8 +21,9 @@
 //   pair_dot               broadcast of c.first * s[0] + c.second * s[1] for two i16 at s
 // and the functions exp, tanh, sigmoid, silu, gelu of simd16_math.h, equal to those of scalar.h.
 //
-// Code between begin and end must not use lambdas, nor instantiate functions of other headers that
-// are not instantiated elsewhere: the linker would keep one copy for all instruction sets.
+// Code between begin and end lives in an anonymous namespace inside onepass::ops::OP_ISA, uses no
+// lambdas (clang does not compile them for the instruction set) and no functions of the standard
+// library: the linker keeps one copy of an inline function for all instruction sets.
 #pragma once
 
 #include <cmath>

@@ -77,4 +77,24 @@ OP_INLINE Simd::F softcap(Simd::F x, Simd::F cap) {
   return Simd::mul(cap, tanh(Simd::div(x, cap)));
 }
 
+// 32 values as one block of q8a: 32 signed bytes at numbers, {f32 d, i16 s0, i16 s1} at tail. A
+// value that is not finite makes d a NaN.
+OP_INLINE void quantize_q8a(Simd::F x0, Simd::F x1, void* numbers, void* tail) {
+  using S = Simd;
+  const float largest = S::max_lane(S::max(S::abs(x0), S::abs(x1)));
+  const float poison = S::sum(S::mul(S::add(x0, x1), S::zero()));
+  const float d = largest / 127.0f + poison;
+  const S::F inverse = S::set1(d > 0.0f ? 1.0f / d : 0.0f);
+  const S::F low = S::set1(-127.0f), high = S::set1(127.0f);
+  const S::F t0 = S::max(S::min(S::round_even(S::mul(x0, inverse)), high), low);
+  const S::F t1 = S::max(S::min(S::round_even(S::mul(x1, inverse)), high), low);
+  const S::I q0 = S::to_int(t0), q1 = S::to_int(t1);
+  S::store_i8(numbers, q0);
+  S::store_i8(static_cast<char*>(numbers) + 16, q1);
+  const std::int16_t sums[2] = {static_cast<std::int16_t>(S::sum_i(q0)),
+                                static_cast<std::int16_t>(S::sum_i(q1))};
+  std::memcpy(tail, &d, 4);
+  std::memcpy(static_cast<char*>(tail) + 4, sums, 4);
+}
+
 }  // namespace onepass::ops::OP_ISA
