@@ -24,6 +24,7 @@
 #include "ops/embed/kernels.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/quantize/kernels.h"
 #include "ops/rope/kernels.h"
@@ -38,7 +39,7 @@ inline std::vector<std::span<const KernelRow>> kernel_tables() {
   return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
           ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
           ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
-          ops::quantize_cpu_kernels()};
+          ops::quantize_cpu_kernels(), ops::move_cpu_kernels()};
 }
 
 inline const KernelRow* find_row(Op op, DType format) {
