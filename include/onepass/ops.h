@@ -11,6 +11,7 @@
 #include "onepass/ops/embed.h"
 #include "onepass/ops/kv_cache.h"
 #include "onepass/ops/matmul.h"
+#include "onepass/ops/moe.h"
 #include "onepass/ops/move.h"
 #include "onepass/ops/norm.h"
 #include "onepass/ops/quantize.h"

@@ -24,6 +24,7 @@
 #include "ops/embed/kernels.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/moe/kernels.h"
 #include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/quantize/kernels.h"
@@ -39,7 +40,7 @@ inline std::vector<std::span<const KernelRow>> kernel_tables() {
   return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
           ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
           ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
-          ops::quantize_cpu_kernels(), ops::move_cpu_kernels()};
+          ops::quantize_cpu_kernels(), ops::move_cpu_kernels(),        ops::moe_cpu_kernels()};
 }
 
 inline const KernelRow* find_row(Op op, DType format) {
@@ -179,10 +180,16 @@ class KernelRun {
     args.tiles = launch_.tiles;
     args.params = params.data();
     args.launch = &launch_;
+    // Garbage to start with, and zeros that must be zeros again; aligned, as devices give them.
+    std::vector<std::uint64_t> scratch(launch_.scratch_bytes / 8 + 1, 0x5a5a5a5a5a5a5a5au * seed);
+    std::vector<std::uint64_t> persistent(launch_.persistent_bytes / 8 + 1);
+    args.scratch = reinterpret_cast<std::byte*>(scratch.data());
+    args.persistent = reinterpret_cast<std::byte*>(persistent.data());
     for (std::uint32_t tile : order) {
       args.tile = tile;
       row->cpu(args);
     }
+    EXPECT_TRUE(std::ranges::count(persistent, 0u) == std::ssize(persistent)) << name();
 
     std::vector<bool> written(memories_.size(), false);
     for (std::size_t i = 0; i < memory_of_.size(); ++i) {

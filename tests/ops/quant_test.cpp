@@ -81,6 +81,31 @@ Element decode_q3_k(const Bytes& b, std::size_t e) {
   const int sc = sc_low | (b[96 + 8 + j % 4] >> (2 * (j / 4)) & 3) << 4;
   return {{q, sc}, f16_at(b, 108) * (sc - 32) * q};
 }
+// The 6-bit scale and offset of sub-block j of q4_k and q5_k.
+Code k_scale(const Bytes& b, std::size_t j) {
+  const std::uint8_t* s = b.data() + 4;
+  if (j < 4) return {0, s[j] & 63, s[j + 4] & 63};
+  return {0, (s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
+}
+Element decode_q4_k(const Bytes& b, std::size_t e) {
+  const std::size_t j = e / 32;
+  Code c = k_scale(b, j);
+  c.q = b[16 + 32 * (j / 2) + e % 32] >> (4 * (j % 2)) & 15;
+  return {c, f16_at(b, 0) * c.scale * c.q - f16_at(b, 2) * c.offset};
+}
+Element decode_q5_k(const Bytes& b, std::size_t e) {
+  const std::size_t j = e / 32;
+  Code c = k_scale(b, j);
+  c.q = (b[48 + 32 * (j / 2) + e % 32] >> (4 * (j % 2)) & 15) + 16 * (b[16 + e % 32] >> j & 1);
+  return {c, f16_at(b, 0) * c.scale * c.q - f16_at(b, 2) * c.offset};
+}
+Element decode_q6_k(const Bytes& b, std::size_t e) {
+  const std::size_t h = e / 128, s = e % 128 / 32, l = e % 32;
+  const int low = b[64 * h + 32 * (s % 2) + l] >> (4 * (s / 2)) & 15;
+  const int q = low | (b[128 + 32 * h + l] >> (2 * s) & 3) << 4;
+  const int sc = static_cast<std::int8_t>(b[192 + e / 16]);
+  return {{q, sc}, f16_at(b, 208) * sc * (q - 32)};
+}
 Element decode_iq4_xs(const Bytes& b, std::size_t e) {
   const std::size_t i = e / 32, j = e % 32;
   const int high = (b[2] | b[3] << 8) >> (2 * i) & 3;
@@ -106,6 +131,9 @@ const std::vector<Format>& formats() {
       {DType::q8_0, decode_q8_0, {0}, 256, 1, 1, 0.008},
       {DType::q2_k, decode_q2_k, {80, 82}, 4, 16, 16, 0.35},
       {DType::q3_k, decode_q3_k, {108}, 8, 64, 1, 0.20},
+      {DType::q4_k, decode_q4_k, {0, 2}, 16, 64, 64, 0.09},
+      {DType::q5_k, decode_q5_k, {0, 2}, 32, 64, 64, 0.045},
+      {DType::q6_k, decode_q6_k, {208}, 64, 256, 1, 0.025},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
   };
