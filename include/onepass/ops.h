@@ -11,6 +11,8 @@
 #include "onepass/ops/embed.h"
 #include "onepass/ops/kv_cache.h"
 #include "onepass/ops/matmul.h"
+#include "onepass/ops/moe.h"
+#include "onepass/ops/move.h"
 #include "onepass/ops/norm.h"
 #include "onepass/ops/quantize.h"
 #include "onepass/ops/rope.h"

@@ -13,6 +13,8 @@
 #include "ops/embed/params.h"
 #include "ops/kv_cache/params.h"
 #include "ops/matmul/params.h"
+#include "ops/moe/params.h"
+#include "ops/move/params.h"
 #include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
 #include "ops/quantize/params.h"

@@ -25,14 +25,15 @@
 #include "ops/embed/kernels.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/moe/kernels.h"
+#include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/quantize/kernels.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/shared/scalar.h"
 #include "ops/softmax/kernels.h"
-#include "quant/q4_0.h"
-#include "quant/q8_0.h"
+#include "quant/blocks.h"
 
 namespace onepass::test {
 
@@ -40,7 +41,7 @@ inline std::vector<std::span<const KernelRow>> kernel_tables() {
   return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
           ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
           ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
-          ops::quantize_cpu_kernels()};
+          ops::quantize_cpu_kernels(), ops::move_cpu_kernels(),        ops::moe_cpu_kernels()};
 }
 
 // The rows this machine can run, best first.
@@ -268,28 +269,39 @@ inline Stored store(DType type, const std::vector<float>& values) {
     s.bytes.insert(s.bytes.end(), p, p + sizeof(item));
   };
   const auto put_block = [&]<class B>(B block, std::size_t i) {
-    float decoded[32];
+    float decoded[B::elements];
     quant::quantize(values.data() + i, block);
     quant::dequantize(block, decoded);
     put(block);
-    s.values.insert(s.values.end(), decoded, decoded + 32);
+    s.values.insert(s.values.end(), decoded, decoded + B::elements);
   };
   for (std::size_t i = 0; i < values.size(); i += info(type).block_elements) {
-    if (type == DType::f32) {
-      put(values[i]);
-      s.values.push_back(f64(values[i]));
-    } else if (type == DType::f16) {
-      const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_f16(values[i]));
-      put(bits);
-      s.values.push_back(f64(ops::op_f16_to_f32(bits)));
-    } else if (type == DType::bf16) {
-      const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_bf16(values[i]));
-      put(bits);
-      s.values.push_back(f64(ops::op_bf16_to_f32(bits)));
-    } else if (type == DType::q4_0) {
-      put_block(quant::BlockQ4_0{}, i);
-    } else {
-      put_block(quant::BlockQ8_0{}, i);
+    switch (type) {
+      case DType::f32:
+        put(values[i]);
+        s.values.push_back(f64(values[i]));
+        break;
+      case DType::f16: {
+        const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_f16(values[i]));
+        put(bits);
+        s.values.push_back(f64(ops::op_f16_to_f32(bits)));
+        break;
+      }
+      case DType::bf16: {
+        const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_bf16(values[i]));
+        put(bits);
+        s.values.push_back(f64(ops::op_bf16_to_f32(bits)));
+        break;
+      }
+#define BLOCK(format, Block)      \
+  case DType::format:             \
+    put_block(quant::Block{}, i); \
+    break;
+        ONEPASS_BLOCK_FORMATS(BLOCK)
+#undef BLOCK
+      default:
+        ADD_FAILURE() << "store: " << name(type);
+        return s;
     }
   }
   return s;

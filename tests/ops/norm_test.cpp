@@ -87,7 +87,7 @@ TEST(RmsNormMul, SameBitsAsTheTwoOps) {
       const Stored x = store(type, random_floats(n, 6)), w = store(type, random_floats(c.dim, 7));
       const Stored scale = store(type, random_floats(n, 8));
       const ops::RmsNormParams norm{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
-      const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f};
+      const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f, 0};
 
       KernelRun first(Op::rms_norm, type);
       first.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
@@ -108,7 +108,7 @@ class FuseRmsNormMul : public ::testing::Test {
   FuseRmsNormMul() {
     first.set_params(ops::RmsNormParams{rows, dim, 1e-5f, 1});
     for (std::uint32_t b : {0u, 1u, 2u}) first.bind(View{{b, 1}, 0, b == 1 ? dim * 4 : bytes});
-    second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f});
+    second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f, 0});
     for (std::uint32_t b : {2u, 3u, 4u}) second.bind(View{{b, 1}, 0, bytes});
   }
   bool fuse() {
@@ -133,7 +133,12 @@ TEST_F(FuseRmsNormMul, TakesParamsAndFormatOfTheNorm) {
 }
 
 TEST_F(FuseRmsNormMul, RefusesOtherCounts) {
-  second.set_params(ops::ElementwiseParams{rows * dim - 1, 0, 0.0f});
+  second.set_params(ops::ElementwiseParams{rows * dim - 1, 0, 0.0f, 0});
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesARowThatRepeats) {
+  second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f, dim});
   EXPECT_FALSE(fuse());
 }
 

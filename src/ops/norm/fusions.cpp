@@ -11,6 +11,7 @@ bool fuse_rms_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& 
   if (first.format != second.format || first.n_views != 3 || second.n_views != 3) return false;
   const RmsNormParams norm = first.params_as<RmsNormParams>();
   const ElementwiseParams mul = second.params_as<ElementwiseParams>();
+  if (mul.b_elements != 0) return false;
   if (join(mul.n_lo, mul.n_hi) != product({norm.rows, norm.dim})) return false;
 
   const View& normed = first.views[2];

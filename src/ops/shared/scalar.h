@@ -57,7 +57,15 @@ OP_FN float op_tanh(float x) {
   return x != x ? x : y;
 }
 
+OP_FN float op_sigmoid(float x) { return 1.0f / (1.0f + op_exp(-x)); }
+
 OP_FN float op_silu(float x) { return x / (1.0f + op_exp(-x)); }
+
+// The square of what is positive.
+OP_FN float op_relu2(float x) {
+  float a = x < 0.0f ? 0.0f : x;
+  return a * a;
+}
 
 // The tanh form. The clamp keeps infinities of x^3 away from tanh.
 OP_FN float op_gelu(float x) {
@@ -65,6 +73,24 @@ OP_FN float op_gelu(float x) {
   u = u > 15.0f ? 15.0f : u;
   u = u < -15.0f ? -15.0f : u;
   return 0.5f * x * (1.0f + op_tanh(u));
+}
+
+// x times the normal distribution function. Its lower tail is t p(t) e^(-x^2 / 2) with
+// t = 1 / (1 + |x| / sqrt(8)) and a polynomial p fitted to 5e-8: nothing cancels.
+OP_FN float op_gelu_erf(float x) {
+  float a = x < 0.0f ? -x : x;
+  float t = 1.0f / (1.0f + 0.353553391f * a);
+  float p = -0.0602052100f;
+  p = p * t + 0.289904326f;
+  p = p * t - 0.497749925f;
+  p = p * t + 0.289532691f;
+  p = p * t - 0.0340736806f;
+  p = p * t + 0.205633968f;
+  p = p * t + 0.242413431f;
+  p = p * t + 0.282462448f;
+  p = p * t + 0.282081902f;
+  float tail = 0.5f * (t * p) * op_exp(-0.5f * a * a);
+  return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
 OP_FN float op_softcap(float x, float cap) { return cap * op_tanh(x / cap); }
