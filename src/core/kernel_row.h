@@ -17,9 +17,10 @@ constexpr CapturedOpKind captured_kind(Op op) noexcept {
   }
 }
 
-constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn launch,
-                            CpuKernelFn cpu) noexcept {
+constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn launch, CpuKernelFn cpu,
+                            std::uint32_t needs = 0) noexcept {
   KernelRow row;
+  row.needs = needs;
   row.op = op;
   row.format = format;
   row.name = name;

@@ -19,12 +19,14 @@ ops::RopeParams params_of(const Case& c, double theta) {
   p.rows = c.rows;
   p.heads = c.heads;
   p.head_dim = c.head_dim;
-  p.pairs = c.rope_dim / 2;
-  p.step = c.mode == Mode::interleaved ? 2 : 1;
-  p.distance = c.mode == Mode::interleaved ? 1 : dim / 2;
-  p.has_factors = c.factors ? 1 : 0;
-  p.ratio_hi = static_cast<float>(ratio);
-  p.ratio_lo = static_cast<float>(ratio - f64(p.ratio_hi));
+  p.angles.pairs = c.rope_dim / 2;
+  p.angles.step = c.mode == Mode::interleaved ? 2 : 1;
+  p.angles.distance = c.mode == Mode::interleaved ? 1 : dim / 2;
+  p.angles.ratio_hi = static_cast<float>(ratio);
+  p.angles.ratio_lo = static_cast<float>(ratio - f64(p.angles.ratio_hi));
+  p.angles.freq_scale = 1.0f;
+  p.angles.yarn_range = 1.0f;
+  p.angles.magnitude = 1.0f;
   return p;
 }
 
@@ -116,7 +118,7 @@ TEST(Rope, PositionsOfAStepAndRowsBeyondIt) {
 TEST(Rope, LaunchRefusesPairsOutsideTheHead) {
   ops::RopeParams p = params_of({Mode::neox, 1, 1, 8, 8, false}, 10000.0);
   p.positions_are_u32 = 1;
-  p.distance = 5;
+  p.angles.distance = 5;
   KernelRun run(Op::rope, DType::f32);
   run.params(p).in(std::vector<float>(8)).in(std::vector<std::uint32_t>(1)).none().out(32);
   EXPECT_FALSE(run.launch_status().has_value());

@@ -28,9 +28,9 @@ TEST(KvStore, StoresActiveRowsAndNothingElse) {
       }
     }
     KernelRun run(Op::kv_store, type);
-    run.params(ops::KvStoreParams{5, heads, dim, slots, capacity}).in(x).in(step);
+    run.params(ops::KvStoreParams{5, heads, dim, slots, capacity, 0}).in(x).in(step).none();
     run.inout(before.bytes).run();
-    EXPECT_EQ(run.get<std::byte>(2), store(type, initial).bytes) << name(type);
+    EXPECT_EQ(run.get<std::byte>(3), store(type, initial).bytes) << name(type);
   }
 }
 
@@ -40,10 +40,10 @@ TEST(KvStore, ManyRowsInSeveralTiles) {
   for (std::uint32_t r = 0; r < n; ++r) rows.push_back({0, n - 1 - r, 0, 0});
   const std::vector<float> x = random_floats(std::size_t{n} * heads * dim, 3);
   KernelRun run(Op::kv_store, DType::f32);
-  run.params(ops::KvStoreParams{n, heads, dim, 1, n}).in(x);
-  run.in(step_bytes(rows, {{n, 0, 0, 0}}, n)).out(x.size() * 4).run();
+  run.params(ops::KvStoreParams{n, heads, dim, 1, n, 0}).in(x);
+  run.in(step_bytes(rows, {{n, 0, 0, 0}}, n)).none().out(x.size() * 4).run();
   ASSERT_GT(run.launch().tiles, 1u);
-  const std::vector<float> cache = run.get<float>(2);
+  const std::vector<float> cache = run.get<float>(3);
   for (std::size_t r = 0; r < n; ++r) {
     for (std::size_t h = 0; h < heads; ++h) {
       ASSERT_EQ(cache[(h * n + (n - 1 - r)) * dim], x[(r * heads + h) * dim]);

@@ -12,6 +12,8 @@
 //   fma(a, b, c)           a * b + c rounded once; fnma: c - a * b
 //   to_int                 truncates; defined within the range of i32 only
 //   sum, max_lane          tree: lane i with i + 8, then i + 4, i + 2, i + 1
+//   sums(a)                lane i: sum(a[i]), of 16 F
+//   swap_pairs             lanes 2 i and 2 i + 1 exchanged
 //   *_part(p, n)           touch the first n < 16 elements of memory only; other lanes load as 0
 //   dot16<Bits>            four B of unsigned Bits-bit numbers (row r: bytes 4 r .. 4 r + 3) with
 //   16

@@ -117,6 +117,11 @@ struct Simd {
     return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
   }
 
+  static OP_INLINE F sums(const F* a) { return {eight_sums(a), eight_sums(a + 8)}; }
+  static OP_INLINE F swap_pairs(F x) {
+    return {_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)};
+  }
+
   static OP_INLINE I set1_i(std::int32_t x) {
     const __m256i v = _mm256_set1_epi32(x);
     return {v, v};
@@ -230,6 +235,19 @@ struct Simd {
   }
 
  private:
+  static OP_INLINE __m256 eight_sums(const F* a) {
+    __m256 t[4], u[2];
+    for (int i = 0; i < 4; ++i) {
+      const F x = a[i], y = a[i + 4];
+      const __m256 p = _mm256_add_ps(x.a, x.b), q = _mm256_add_ps(y.a, y.b);
+      t[i] = _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
+    }
+    for (int i = 0; i < 2; ++i) {
+      u[i] = _mm256_add_ps(_mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44),
+                           _mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0xee));
+    }
+    return _mm256_add_ps(_mm256_shuffle_ps(u[0], u[1], 0x88), _mm256_shuffle_ps(u[0], u[1], 0xdd));
+  }
   static OP_INLINE I first(std::size_t n) {
     const __m256i count = _mm256_set1_epi32(static_cast<int>(n));
     const I i = iota();

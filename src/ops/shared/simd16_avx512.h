@@ -93,6 +93,25 @@ struct Simd {
     return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
   }
 
+  static OP_INLINE F sums(const F* a) {
+    __m512 t[8], u[4], v[2];
+    for (int i = 0; i < 8; ++i) {  // input s of the tree comes out in lane 4 (s % 4) + s / 4
+      const __m512 x = a[tree_place(2 * i)].v, y = a[tree_place(2 * i + 1)].v;
+      t[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+    }
+    for (int i = 0; i < 4; ++i) {
+      u[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0x88),
+                           _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0xdd));
+    }
+    for (int i = 0; i < 2; ++i) {
+      v[i] = _mm512_add_ps(_mm512_shuffle_ps(u[2 * i], u[2 * i + 1], 0x44),
+                           _mm512_shuffle_ps(u[2 * i], u[2 * i + 1], 0xee));
+    }
+    return {
+        _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xdd))};
+  }
+  static OP_INLINE F swap_pairs(F a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
+
   static OP_INLINE I set1_i(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
   static OP_INLINE I iota() {
     return {_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
@@ -162,6 +181,7 @@ struct Simd {
   }
 
  private:
+  static constexpr int tree_place(int s) { return 4 * (s % 4) + s / 4; }
   static OP_INLINE __m256 high(F a) {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a.v), 1));
   }

@@ -159,6 +159,17 @@ struct Simd {
     return t[0];
   }
 
+  static F sums(const F* a) {
+    F r;
+    OP_LANES r.v[i] = sum(a[i]);
+    return r;
+  }
+  static F swap_pairs(const F& a) {
+    F r;
+    OP_LANES r.v[i] = a.v[i ^ 1];
+    return r;
+  }
+
   static I set1_i(std::int32_t x) {
     I r;
     OP_LANES r.v[i] = x;

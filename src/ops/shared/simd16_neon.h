@@ -158,6 +158,17 @@ struct Simd {
     return y0 > y1 ? y0 : y1;
   }
 
+  static OP_INLINE F sums(const F* a) {
+    float t[16];
+    for (int i = 0; i < 16; ++i) t[i] = sum(a[i]);
+    return load(t);
+  }
+  static OP_INLINE F swap_pairs(F a) {
+#define OP_F(i) vrev64q_f32(a.v[i])
+    return OP_EACH(OP_F);
+#undef OP_F
+  }
+
   static OP_INLINE I set1_i(std::int32_t x) {
     const int32x4_t v = vdupq_n_s32(x);
     return {{v, v, v, v}};
