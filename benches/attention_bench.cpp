@@ -90,8 +90,8 @@ Status decode(const Device& device, KernelId reader, DType type, std::uint32_t k
   const GraphExecutor executor(device);
   GraphSession attend = executor.begin_recorded(), read = executor.begin_recorded();
   for (std::uint32_t i = 0; i < n_layers; ++i) {
-    ops::attention(
-        attend, {.q = q, .k = caches.k[i], .v = caches.v[i], .out = out, .step = step.view()});
+    ops::attention(attend,
+                   {.q = q, .k = caches.k[i], .v = caches.v[i], .out = out, .step = step.view()});
     Dispatch d = make_dispatch(Op::custom);
     d.kernel = reader;
     d.grid = Grid::groups({16, 1, 1}, {1, 1, 1});

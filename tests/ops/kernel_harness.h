@@ -27,6 +27,7 @@
 #include "ops/matmul/kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/quantize/kernels.h"
+#include "ops/quantize/params.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/shared/scalar.h"
@@ -323,31 +324,14 @@ inline void expect_close(const std::vector<double>& got, const std::vector<doubl
   }
 }
 
-// Rows of q8a against the definition: per 32 values the scale absmax / 127, the nearest numbers with
-// ties to even, and the sums of both halves.
-inline void expect_q8a(const std::vector<std::byte>& got, const std::vector<std::byte>& f32_rows,
-                       std::size_t cols) {
+// f32 rows as the op quantize stores them.
+inline std::vector<std::byte> quantized(const std::vector<std::byte>& f32_rows, std::size_t cols) {
   const std::size_t n = f32_rows.size() / 4;
-  std::vector<float> x(n);
-  std::memcpy(x.data(), f32_rows.data(), f32_rows.size());
-  ASSERT_EQ(got.size(), n / 32 * 40);
-  for (std::size_t i = 0; i < n; i += 32) {
-    const std::size_t row = i / cols, block = i % cols / 32, at = row * (cols / 32 * 40);
-    float largest = 0.0f, d;
-    for (std::size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(x[i + j]));
-    std::memcpy(&d, got.data() + at + cols + 8 * block, 4);
-    ASSERT_EQ(d, largest / 127.0f) << "block " << block << " of row " << row;
-    std::int16_t sums[2], want[2] = {0, 0};
-    std::memcpy(sums, got.data() + at + cols + 8 * block + 4, 4);
-    for (std::size_t j = 0; j < 32; ++j) {
-      const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
-      const auto number = static_cast<std::int8_t>(std::nearbyintf(x[i + j] * inverse));
-      ASSERT_EQ(static_cast<std::int8_t>(got[at + 32 * block + j]), number) << i + j;
-      want[j / 16] = static_cast<std::int16_t>(want[j / 16] + number);
-    }
-    ASSERT_EQ(sums[0], want[0]);
-    ASSERT_EQ(sums[1], want[1]);
-  }
+  KernelRun run(Op::quantize, DType::q8a);
+  run.params(
+      ops::QuantizeParams{static_cast<std::uint32_t>(n / cols), static_cast<std::uint32_t>(cols)});
+  run.in(f32_rows).out(n / 32 * 40).run();
+  return run.get<std::byte>(1);
 }
 
 // Bytes of a StepState with room for max_rows and max_slots.

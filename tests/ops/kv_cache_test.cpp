@@ -131,8 +131,7 @@ struct Separate {
   std::vector<std::byte> stored(DType type, const std::vector<float>& x,
                                 const std::vector<std::byte>& cache) const {
     KernelRun run(Op::kv_store, type);
-    run.params(
-        ops::KvStoreParams{p.rows, p.kv_heads, p.head_dim, p.slots, p.capacity, p.ring});
+    run.params(ops::KvStoreParams{p.rows, p.kv_heads, p.head_dim, p.slots, p.capacity, p.ring});
     run.in(x).in(step);
     pages.empty() ? run.none() : run.in(pages);
     run.inout(cache).run();

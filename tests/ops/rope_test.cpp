@@ -188,9 +188,9 @@ TEST(Rope, SameBitsAsScalarAngles) {
     const std::vector<float> got = run.get<float>(3);
     for (std::uint32_t r = 0; r < 3; ++r) {
       for (std::uint32_t i = 0; i < 512; ++i) {
-        const ops::OpPair f = ops::op_pair_mul(
-            ops::op_rope_frequency(i, p.angles.ratio_hi, p.angles.ratio_lo, 1.0f),
-            ops::op_yarn_scale(i, 0.1f, ext, 30.0f, 170.0f));
+        const ops::OpPair f =
+            ops::op_pair_mul(ops::op_rope_frequency(i, p.angles.ratio_hi, p.angles.ratio_lo, 1.0f),
+                             ops::op_yarn_scale(i, 0.1f, ext, 30.0f, 170.0f));
         const ops::OpPair want = ops::op_cos_sin_turns(ops::op_turns(f, positions[r]));
         ASSERT_EQ(got[r * 1024 + i], want.hi) << i;
         ASSERT_EQ(got[r * 1024 + 512 + i], want.lo) << i;

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "ops/attention/params.h"
-#include "ops/kv_cache/cache.h"
+#include "ops/shared/cache.h"
 #include "ops/shared/cpu.h"
 
 namespace onepass::ops {
