@@ -29,6 +29,7 @@
 #include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/quantize/kernels.h"
+#include "ops/quantize/params.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/shared/scalar.h"
@@ -333,6 +334,16 @@ inline void expect_close(const std::vector<double>& got, const std::vector<doubl
     ASSERT_LE(std::abs(got[i] - want[i]), absolute + relative * std::abs(want[i]))
         << what << " at " << i << ": " << got[i] << ", expected " << want[i];
   }
+}
+
+// f32 rows as the op quantize stores them.
+inline std::vector<std::byte> quantized(const std::vector<std::byte>& f32_rows, std::size_t cols) {
+  const std::size_t n = f32_rows.size() / 4;
+  KernelRun run(Op::quantize, DType::q8a);
+  run.params(
+      ops::QuantizeParams{static_cast<std::uint32_t>(n / cols), static_cast<std::uint32_t>(cols)});
+  run.in(f32_rows).out(n / 32 * 40).run();
+  return run.get<std::byte>(1);
 }
 
 // Bytes of a StepState with room for max_rows and max_slots.

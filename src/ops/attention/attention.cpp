@@ -3,8 +3,8 @@
 #include "onepass/ops.h"
 #include "ops/attention/params.h"
 #include "ops/checks.h"
-#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/checks.h"
+#include "ops/shared/cache.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,8 +1,8 @@
 #include "core/kernel_row.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
-#include "ops/attention/tiling.h"
-#include "ops/kv_cache/cache.h"
+#include "ops/shared/cache.h"
 #include "ops/shared/cpu.h"
 #include "ops/shared/simd16.h"
 

@@ -6,6 +6,7 @@
 #include "onepass/device.h"
 #include "onepass/step_state.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
 #include "ops/attention/tiling.h"
 

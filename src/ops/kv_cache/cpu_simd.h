@@ -1,6 +1,6 @@
 // Cache kernels for one instruction set.
 
-#include "ops/kv_cache/rows_simd.h"
+#include "ops/shared/cache_rows.h"
 
 namespace onepass::ops::OP_ISA {
 

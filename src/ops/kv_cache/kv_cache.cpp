@@ -2,9 +2,9 @@
 
 #include "onepass/ops.h"
 #include "ops/checks.h"
-#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/checks.h"
 #include "ops/kv_cache/params.h"
+#include "ops/shared/cache.h"
 
 namespace onepass::ops {
 

@@ -4,6 +4,7 @@
 #include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/kv_cache/params.h"
+#include "ops/shared/cache.h"
 
 namespace onepass::ops {
 

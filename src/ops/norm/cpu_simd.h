@@ -1,6 +1,6 @@
 // Norm kernels for one instruction set.
 
-#include "ops/norm/rows_simd.h"
+#include "ops/shared/norm_rows.h"
 
 namespace onepass::ops::OP_ISA {
 

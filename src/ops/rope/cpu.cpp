@@ -1,5 +1,5 @@
+#include "core/kernel_row.h"
 #include "ops/rope/kernels.h"
-#include "ops/shared/isa_rows.h"
 #include "ops/shared/simd16.h"
 
 namespace onepass::ops {

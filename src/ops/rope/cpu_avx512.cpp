@@ -1,7 +1,7 @@
 #include "core/kernel_row.h"
-#include "ops/kv_cache/cache.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
+#include "ops/shared/cache.h"
 #include "ops/shared/cpu.h"
 #include "ops/shared/simd16.h"
 

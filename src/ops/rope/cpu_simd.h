@@ -1,8 +1,8 @@
 // Rotation kernels for one instruction set.
 
-#include "ops/kv_cache/rows_simd.h"
-#include "ops/norm/rows_simd.h"
-#include "ops/rope/rows_simd.h"
+#include "ops/rope/cpu_rows.h"
+#include "ops/shared/cache_rows.h"
+#include "ops/shared/norm_rows.h"
 
 namespace onepass::ops::OP_ISA {
 
@@ -55,7 +55,7 @@ OP_INLINE const std::byte* data_or_null(const KernelArgs& a, std::size_t view) {
 }
 
 inline void rope_store(const KernelArgs& a) noexcept {
-  enum View { q, q_norm, k, k_norm, v, steps, factors, pages, q_out, k_cache, v_cache };
+  enum Slot { q, q_norm, k, k_norm, v, steps, factors, pages, q_out, k_cache, v_cache };
   const auto& p = params<RopeStoreParams>(a);
   const StepReader step(a.data[steps], a.bytes[steps]);
   const CachePlaces places{

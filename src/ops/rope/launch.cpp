@@ -4,6 +4,7 @@
 #include "ops/kv_cache/cache.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
+#include "ops/shared/cache.h"
 
 namespace onepass::ops {
 namespace {

@@ -64,20 +64,7 @@ OP_INLINE std::size_t lanes_left(std::size_t i, std::size_t n) { return n - i < 
 
 // Block b of a q8a row of k values.
 OP_INLINE void store_q8a(std::byte* row, std::size_t k, std::size_t b, Simd::F x0, Simd::F x1) {
-  using S = Simd;
-  const float largest = S::max_lane(S::max(S::abs(x0), S::abs(x1)));
-  const float d = largest / 127.0f;
-  const S::F inverse = S::set1(d != 0.0f ? 1.0f / d : 0.0f);
-  const S::F low = S::set1(-127.0f), high = S::set1(127.0f);
-  const S::I q0 = S::to_int(S::round_even(S::min(S::max(S::mul(x0, inverse), low), high)));
-  const S::I q1 = S::to_int(S::round_even(S::min(S::max(S::mul(x1, inverse), low), high)));
-  S::store_i8(row + 32 * b, q0);
-  S::store_i8(row + 32 * b + 16, q1);
-  const std::int16_t sums[2] = {static_cast<std::int16_t>(S::sum_i(q0)),
-                                static_cast<std::int16_t>(S::sum_i(q1))};
-  std::byte* tail = row + k + 8 * b;
-  std::memcpy(tail, &d, 4);
-  std::memcpy(tail + 4, sums, 4);
+  quantize_q8a(x0, x1, row + 32 * b, row + k + 8 * b);
 }
 
 }  // namespace onepass::ops::OP_ISA

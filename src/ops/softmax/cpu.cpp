@@ -1,4 +1,4 @@
-#include "ops/shared/isa_rows.h"
+#include "core/kernel_row.h"
 #include "ops/shared/simd16.h"
 #include "ops/softmax/kernels.h"
 
