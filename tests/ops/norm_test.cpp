@@ -104,7 +104,7 @@ TEST(RmsNormMul, SameBitsAsTheTwoOps) {
 std::vector<std::byte> add(DType type, const std::vector<std::byte>& a,
                            const std::vector<std::byte>& b, std::size_t n) {
   KernelRun run(Op::add, type);
-  run.params(ops::ElementwiseParams{static_cast<std::uint32_t>(n), 0, 0.0f});
+  run.params(ops::ElementwiseParams{static_cast<std::uint32_t>(n), 0, 0.0f, 0});
   run.in(a).in(b).out(a.size()).run();
   return run.get<std::byte>(2);
 }

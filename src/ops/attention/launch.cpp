@@ -8,7 +8,6 @@
 #include "ops/attention/kernels.h"
 #include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
-#include "ops/attention/tiling.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,7 +1,6 @@
 #include "ops/launch.h"
 
 #include "onepass/step_state.h"
-#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/kv_cache/params.h"
 #include "ops/shared/cache.h"

@@ -133,7 +133,9 @@ bool fuse_matmul_glu(const Dispatch& first, const Dispatch& second, Dispatch& fu
   if (!has_elements(second.params_as<ElementwiseParams>(), p.m, p.part[0].n)) return false;
   const std::size_t gate = second.views[0] == p.part[0].out ? 0 : 1;
   if (second.views[0] != p.part[gate].out || second.views[1] != p.part[1 - gate].out) return false;
-  const std::uint32_t activation = second.op == Op::silu_mul ? 0 : second.op == Op::gelu_mul ? 1 : 2;
+  const std::uint32_t activation = second.op == Op::silu_mul   ? 0
+                                   : second.op == Op::gelu_mul ? 1
+                                                               : 2;
   fused.format = first.format;
   fused.set_params(MatmulGluParams{p.m, p.part[0].n, p.k, activation});
   fused.bind(p.x);

@@ -21,7 +21,6 @@ bool same_rows(const Dispatch& quantize, const RmsNormParams& norm) {
 
 }  // namespace
 
-
 bool fuse_rms_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   if (first.format != second.format || first.n_views != 3 || second.n_views != 3) return false;
   const RmsNormParams norm = first.params_as<RmsNormParams>();

@@ -1,7 +1,6 @@
 #include "ops/launch.h"
 
 #include "onepass/step_state.h"
-#include "ops/kv_cache/cache.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
 #include "ops/shared/cache.h"
