@@ -303,7 +303,7 @@ Result<std::shared_ptr<ArenaBlock>> DeviceState::arena(std::uint64_t bytes, bool
       const std::lock_guard lock(table_mutex_);
       arena_cache_.reserve(max_cached_arenas);
     }
-    return std::make_shared<ArenaBlock>(*this, memory, next_region_.fetch_add(1));
+    return std::make_shared<ArenaBlock>(*this, memory, next_region_.fetch_add(1), !zero);
   } catch (...) {
     live_bytes_ -= memory.bytes;
     backend_->release(memory);
@@ -314,7 +314,7 @@ Result<std::shared_ptr<ArenaBlock>> DeviceState::arena(std::uint64_t bytes, bool
 // No pass that uses the block is in flight when its last owner goes.
 ArenaBlock::~ArenaBlock() {
   const std::lock_guard lock(device_->table_mutex_);
-  if (device_->arena_cache_.size() < max_cached_arenas) {
+  if (reusable_ && device_->arena_cache_.size() < max_cached_arenas) {
     device_->arena_cache_.push_back(memory_);
   } else {
     device_->live_bytes_ -= memory_.bytes;

@@ -47,8 +47,10 @@ class DeviceState;
 // Scratch memory of plans or of one pass. Given back to the device's cache when nobody needs it.
 class ArenaBlock {
  public:
-  ArenaBlock(DeviceState& device, const Allocation& memory, std::uint64_t region) noexcept
-      : device_(&device), memory_(memory), region_(region) {}
+  // Reusable memory is kept for the next block; zeroed memory may not be zero any more.
+  ArenaBlock(DeviceState& device, const Allocation& memory, std::uint64_t region,
+             bool reusable) noexcept
+      : device_(&device), memory_(memory), region_(region), reusable_(reusable) {}
   ~ArenaBlock();
   ArenaBlock(const ArenaBlock&) = delete;
   ArenaBlock& operator=(const ArenaBlock&) = delete;
@@ -59,6 +61,7 @@ class ArenaBlock {
   DeviceState* device_;
   Allocation memory_;
   std::uint64_t region_;
+  bool reusable_;
 };
 
 // A recording with everything that must live until its last submission is done. Holds no handle of

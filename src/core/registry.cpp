@@ -124,13 +124,18 @@ Result<KernelId> KernelRegistry::get(std::string_view name, std::span<const Spec
       entry = d.kernel_storage_[it->second - 1];
     } else {
       const auto rows = d.backend().kernels();
-      const auto row = std::find_if(rows.begin(), rows.end(),
-                                    [&](const KernelRow& r) { return name == r.name; });
-      if (row == rows.end()) {
+      const auto is_named = [&](const KernelRow& r) { return name == r.name; };
+      const auto runs_here = [&](const KernelRow& r) {
+        return (r.needs & ~d.info().features) == 0;
+      };
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const KernelRow& r) {
+        return is_named(r) && runs_here(r);
+      });
+      if (row == rows.end() && std::none_of(rows.begin(), rows.end(), is_named)) {
         return fail(ErrorCode::not_found,
                     "kernel '" + std::string(name) + "' is not known on " + d.info().name);
       }
-      if ((row->needs & ~d.info().features) != 0) {
+      if (row == rows.end()) {
         return fail(
             ErrorCode::unsupported,
             "kernel '" + std::string(name) + "' needs features that " + d.info().name + " lacks");

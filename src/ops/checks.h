@@ -25,6 +25,24 @@ constexpr TypeSet types(T... list) noexcept {
 }
 inline constexpr TypeSet row_types = types(DType::f32, DType::f16, DType::bf16);
 inline constexpr TypeSet weight_types = row_types | types(DType::q4_0, DType::q8_0);
+// Single elements; blocks of a GGUF file; everything whose rows are apart.
+inline constexpr TypeSet plain_types = 0
+#define FORMAT(name, ggml_id, elements, bytes, rows) | ((elements) == 1 ? types(DType::name) : 0)
+#include "onepass/tables/formats.def"
+#undef FORMAT
+    ;
+inline constexpr TypeSet block_types = 0
+#define FORMAT(name, ggml_id, elements, bytes, rows) \
+  | ((elements) > 1 && (ggml_id) >= 0 ? types(DType::name) : 0)
+#include "onepass/tables/formats.def"
+#undef FORMAT
+    ;
+inline constexpr TypeSet unpacked_types = 0
+#define FORMAT(name, ggml_id, elements, bytes, rows) | ((rows) == 1 ? types(DType::name) : 0)
+#include "onepass/tables/formats.def"
+#undef FORMAT
+    ;
+inline constexpr TypeSet any_type = (TypeSet{1} << static_cast<unsigned>(DType::count_)) - 1;
 
 class Checks {
  public:

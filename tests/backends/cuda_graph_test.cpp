@@ -694,7 +694,7 @@ TEST(CudaLaunch, ElementwiseCoversEveryElementWithinTheGridsLimits) {
   for (const std::uint64_t n : {std::uint64_t{1}, std::uint64_t{1025}, std::uint64_t{1} << 42}) {
     Dispatch d = with_views(Op::add, DType::f32, {4 * n, 4 * n, 4 * n});
     d.set_params(ops::ElementwiseParams{static_cast<std::uint32_t>(n),
-                                        static_cast<std::uint32_t>(n >> 32), 0.0f});
+                                        static_cast<std::uint32_t>(n >> 32), 0.0f, 0});
     Launch launch;
     ASSERT_TRUE(ops::launch_elementwise_cuda(DeviceInfo{}, d, launch));
     EXPECT_LE(launch.grid[0], 0x7fffffffu);

@@ -288,8 +288,9 @@ TEST_F(Encode, DispatchThreadsWithoutAPipelineIsAnError) {
 TEST_F(Encode, BuiltInKernelsRunByName) {
   struct {
     std::uint32_t n_lo, n_hi;
-    float cap;
-  } params{4, 0, 0.0f};
+    float scalar;
+    std::uint32_t b_elements;
+  } params{4, 0, 0.0f, 0};
   const KernelId add = *device_.kernels().get("add_f32");
   const Buffer a = test::floats(device_, {1, 2, 3, 4}), out = test::floats(device_, {0, 0, 0, 0});
   encoder_.encode_with_args(add, {{0, a}, {1, a}, {2, out}, {3, KernelArg::bytes(params)}},

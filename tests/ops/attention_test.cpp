@@ -75,7 +75,7 @@ TEST(Attention, LastRowsOfALength) {
             p.causal = causal ? 1 : 0;
             p.window = window;
             p.softcap = softcap;
-            p.v_is_f16 = v_type == DType::f16 ? 1 : 0;
+            p.v_type = static_cast<std::uint32_t>(v_type);
             const Cache cache = make_cache(p, k_type, v_type);
             const std::vector<float> q = random_floats(5 * 4 * 40, 23, 2.0f);
             std::vector<Row> rows;
@@ -86,8 +86,16 @@ TEST(Attention, LastRowsOfALength) {
               rows.push_back({0, begin, causal ? position + 1 : 137});
             }
             KernelRun run(Op::attention, k_type);
-            run.params(p).in(q).in(cache.k.bytes).in(cache.v.bytes).none().out(q.size() * 4).run();
-            expect_close(decode(DType::f32, run, 4),
+            run.params(p)
+                .in(q)
+                .in(cache.k.bytes)
+                .in(cache.v.bytes)
+                .none()
+                .none()
+                .none()
+                .out(q.size() * 4)
+                .run();
+            expect_close(decode(DType::f32, run, 6),
                          reference(p, q, cache.k.values, cache.v.values, rows), 2e-6, 2e-6,
                          "attention");
           }
@@ -105,8 +113,16 @@ TEST(Attention, WindowGoldenKeys) {
   std::vector<float> v(16);
   for (std::size_t i = 0; i < 16; ++i) v[i] = std::ldexp(1.0f, static_cast<int>(i));
   KernelRun run(Op::attention, DType::f32);
-  run.params(p).in(std::vector<float>{0.0f}).in(std::vector<float>(16)).in(v).none().out(4).run();
-  EXPECT_EQ(run.get<float>(4)[0], (128.0f + 256.0f + 512.0f + 1024.0f) / 4.0f);
+  run.params(p)
+      .in(std::vector<float>{0.0f})
+      .in(std::vector<float>(16))
+      .in(v)
+      .none()
+      .none()
+      .none()
+      .out(4)
+      .run();
+  EXPECT_EQ(run.get<float>(6)[0], (128.0f + 256.0f + 512.0f + 1024.0f) / 4.0f);
 }
 
 TEST(Attention, StepRowsOfSeveralSlots) {
@@ -121,14 +137,14 @@ TEST(Attention, StepRowsOfSeveralSlots) {
   const std::vector<StepSlot> slots = {{1, 0, 0, 0}, {20, 0, 0, 0}, {72, 0, 0, 0}};
   KernelRun run(Op::attention, DType::f16);
   run.params(p).in(q).in(cache.k.bytes).in(cache.v.bytes).in(step_bytes(rows, slots, 5));
-  run.out(q.size() * 4).run(false);
+  run.none().none().out(q.size() * 4).run(false);
   const std::vector<double> want =
       reference(p, q, cache.k.values, cache.v.values,
                 {{2, 0, 71}, {2, 0, 72}, {0, 0, 1}, {1, 0, 20}, {0, 0, 0}, {0, 0, 0}});
-  std::vector<double> got = decode(DType::f32, run, 4);
+  std::vector<double> got = decode(DType::f32, run, 6);
   const std::size_t active = 5 * 2 * 16;
   for (std::size_t i = active * 4; i < q.size() * 4; ++i) {
-    ASSERT_EQ(run.get<std::uint8_t>(4)[i], 0xa5);
+    ASSERT_EQ(run.get<std::uint8_t>(6)[i], 0xa5);
   }
   got.resize(active);
   expect_close(got, {want.begin(), want.begin() + static_cast<std::ptrdiff_t>(active)}, 2e-6, 2e-6,
@@ -143,8 +159,16 @@ TEST(Attention, RowBitsDependOnTheRowAlone) {
   small.kv_len = length;
   const Cache cache = make_cache(small, DType::f32, DType::f32);
   KernelRun all(Op::attention, DType::f32);
-  all.params(small).in(q).in(cache.k.bytes).in(cache.v.bytes).none().out(q.size() * 4).run();
-  const std::vector<float> want = all.get<float>(4);
+  all.params(small)
+      .in(q)
+      .in(cache.k.bytes)
+      .in(cache.v.bytes)
+      .none()
+      .none()
+      .none()
+      .out(q.size() * 4)
+      .run();
+  const std::vector<float> want = all.get<float>(6);
 
   ops::AttentionParams large = base(1, 2, 2, dim, 2, 777);
   large.has_step = 1;
@@ -161,8 +185,8 @@ TEST(Attention, RowBitsDependOnTheRowAlone) {
     KernelRun one(Op::attention, DType::f32);
     one.params(large).in(row).in(k).in(v);
     one.in(step_bytes({{0, length - 3 + r, 1, 0}}, {{0, 0, 0, 0}, {length, 0, 0, 0}}, 1));
-    one.out(row.size() * 4).run();
-    EXPECT_EQ(one.get<float>(4),
+    one.none().none().out(row.size() * 4).run();
+    EXPECT_EQ(one.get<float>(6),
               std::vector<float>(want.begin() + at, want.begin() + at + 2 * dim));
   }
 }
@@ -174,8 +198,8 @@ TEST(Attention, KeysBeyondTheRowAreNotRead) {
   std::vector<float> k = random_floats(128 * 8, 26), v = random_floats(128 * 8, 27);
   for (std::size_t i = 70 * 8; i < k.size(); ++i) k[i] = v[i] = nan_value;
   KernelRun run(Op::attention, DType::f32);
-  run.params(p).in(random_floats(8, 28)).in(k).in(v).none().out(32).run();
-  for (float x : run.get<float>(4)) EXPECT_TRUE(std::isfinite(x));
+  run.params(p).in(random_floats(8, 28)).in(k).in(v).none().none().none().out(32).run();
+  for (float x : run.get<float>(6)) EXPECT_TRUE(std::isfinite(x));
 }
 
 TEST(Attention, ScoresOfMinusInfinityGiveZeros) {
@@ -183,9 +207,10 @@ TEST(Attention, ScoresOfMinusInfinityGiveZeros) {
   p.kv_len = 4;
   const std::vector<float> k(4, -std::numeric_limits<float>::infinity());
   KernelRun run(Op::attention, DType::f32);
-  run.params(p).in(std::vector<float>{1.0f}).in(k).in(std::vector<float>(4, 3.0f)).none();
+  run.params(p).in(std::vector<float>{1.0f}).in(k).in(std::vector<float>(4, 3.0f));
+  run.none().none().none();
   run.out(4).run();
-  EXPECT_EQ(run.get<float>(4)[0], 0.0f);
+  EXPECT_EQ(run.get<float>(6)[0], 0.0f);
 }
 
 TEST(Attention, BrokenStepTouchesNothing) {
@@ -197,8 +222,8 @@ TEST(Attention, BrokenStepTouchesNothing) {
   std::memcpy(step.data() + offsetof(StepHeader, max_rows), &huge, 4);
   KernelRun run(Op::attention, DType::f32);
   run.params(p).in(std::vector<float>(8)).in(std::vector<float>(16)).in(std::vector<float>(16));
-  run.in(step).out(32).run(false);
-  for (std::uint8_t b : run.get<std::uint8_t>(4)) EXPECT_EQ(b, 0xa5);
+  run.in(step).none().none().out(32).run(false);
+  for (std::uint8_t b : run.get<std::uint8_t>(6)) EXPECT_EQ(b, 0xa5);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/cpu.h"
 #include "core/backend.h"
 #include "onepass/device.h"
 #include "onepass/step_state.h"
@@ -24,29 +25,41 @@
 #include "ops/embed/kernels.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/moe/kernels.h"
+#include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/quantize/kernels.h"
+#include "ops/quantize/params.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/shared/scalar.h"
 #include "ops/softmax/kernels.h"
-#include "quant/q4_0.h"
-#include "quant/q8_0.h"
+#include "quant/blocks.h"
 
 namespace onepass::test {
 
 inline std::vector<std::span<const KernelRow>> kernel_tables() {
   return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
           ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
-          ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels()};
+          ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
+          ops::quantize_cpu_kernels(), ops::move_cpu_kernels(),        ops::moe_cpu_kernels()};
 }
 
-inline const KernelRow* find_row(Op op, DType format) {
+// The rows this machine can run, best first.
+inline std::vector<const KernelRow*> find_rows(Op op, DType format) {
+  std::vector<const KernelRow*> rows;
   for (std::span<const KernelRow> table : kernel_tables()) {
     for (const KernelRow& row : table) {
-      if (row.op == op && row.format == format) return &row;
+      if (row.op == op && row.format == format && (row.needs & ~cpu_features()) == 0) {
+        rows.push_back(&row);
+      }
     }
   }
-  return nullptr;
+  return rows;
+}
+inline const KernelRow* find_row(Op op, DType format) {
+  const std::vector<const KernelRow*> rows = find_rows(op, format);
+  return rows.empty() ? nullptr : rows[0];
 }
 
 class KernelRun {
@@ -77,19 +90,33 @@ class KernelRun {
   }
 
   // Runs twice with different poison and tile order. Unless the op leaves part of its output
-  // alone, both must give the same bytes: then every byte was written.
+  // alone, both must give the same bytes: then every byte was written. Then once for every other
+  // instruction set of this machine, with the same bytes again.
   KernelRun& run(bool writes_all = true) {
     const std::vector<Memory> before = memories_;
-    run_once(std::byte{0x5a}, 1);
+    const std::vector<const KernelRow*> rows = find_rows(dispatch_.op, dispatch_.format);
+    if (rows.empty()) {
+      ADD_FAILURE() << name() << " has no row for " << onepass::name(dispatch_.format);
+      return *this;
+    }
+    run_once(*rows[0], std::byte{0x5a}, 1);
     const std::vector<Memory> first = memories_;
     memories_ = before;
-    run_once(std::byte{0xa5}, 2);
+    run_once(*rows[0], std::byte{0xa5}, 2);
+    const std::vector<Memory> best = memories_;
     if (writes_all) {
-      for (std::size_t i = 0; i < memories_.size(); ++i) {
-        EXPECT_TRUE(memories_[i].bytes == first[i].bytes)
-            << name() << ": memory " << i << " depends on tile order or was not fully written";
-      }
+      expect_same(first, "depends on tile order or was not fully written");
     }
+    for (std::size_t i = 1; i < rows.size(); ++i) {
+      memories_ = before;
+      run_once(*rows[i], std::byte{0xa5}, 3);
+      expect_same(best, "depends on the instruction set");
+    }
+    return *this;
+  }
+  // Workers of the device that the launch function is told of.
+  KernelRun& threads(std::uint32_t n) {
+    device_.compute_units = n;
     return *this;
   }
 
@@ -97,7 +124,7 @@ class KernelRun {
   Status launch_status() const {
     const KernelRow* row = find_row(dispatch_.op, dispatch_.format);
     Launch launch;
-    return row->launch(DeviceInfo{}, dispatch_, launch);
+    return row->launch(device_, dispatch_, launch);
   }
 
   template <class T>
@@ -145,13 +172,18 @@ class KernelRun {
     return *this;
   }
 
-  void run_once(std::byte poison, unsigned seed) {
-    const KernelRow* row = find_row(dispatch_.op, dispatch_.format);
-    ASSERT_NE(row, nullptr) << name() << " has no row for " << onepass::name(dispatch_.format);
+  void expect_same(const std::vector<Memory>& other, const char* what) const {
+    for (std::size_t i = 0; i < memories_.size(); ++i) {
+      EXPECT_TRUE(memories_[i].bytes == other[i].bytes)
+          << name() << ": memory " << i << " " << what;
+    }
+  }
+
+  void run_once(const KernelRow& row, std::byte poison, unsigned seed) {
     ASSERT_EQ(dispatch_.n_views, info(dispatch_.op).n_slots);
     ASSERT_EQ(dispatch_.params_bytes, info(dispatch_.op).params_bytes);
     launch_ = Launch{};
-    const Status status = row->launch(DeviceInfo{}, dispatch_, launch_);
+    const Status status = row.launch(device_, dispatch_, launch_);
     ASSERT_TRUE(status.has_value()) << status.error().message;
     ASSERT_GE(launch_.tiles, 1u);
 
@@ -177,9 +209,22 @@ class KernelRun {
     args.tiles = launch_.tiles;
     args.params = params.data();
     args.launch = &launch_;
+    struct alignas(64) Line {
+      std::array<std::byte, 64> bytes;
+    };
+    std::vector<Line> scratch(launch_.scratch_bytes / 64 + 1), persistent;
+    persistent.resize(launch_.persistent_bytes / 64 + 1);
+    for (Line& line : scratch) line.bytes.fill(poison);
+    args.scratch = scratch[0].bytes.data();
+    args.persistent = persistent[0].bytes.data();
     for (std::uint32_t tile : order) {
       args.tile = tile;
-      row->cpu(args);
+      row.cpu(args);
+    }
+    for (const Line& line : persistent) {
+      for (std::byte b : line.bytes) {
+        ASSERT_EQ(b, std::byte{0}) << name() << " left its persistent memory in use";
+      }
     }
 
     std::vector<bool> written(memories_.size(), false);
@@ -195,6 +240,7 @@ class KernelRun {
   }
 
   Dispatch dispatch_;
+  DeviceInfo device_;
   Launch launch_;
   std::vector<Memory> memories_;
   std::vector<std::size_t> memory_of_;  // by view
@@ -224,28 +270,39 @@ inline Stored store(DType type, const std::vector<float>& values) {
     s.bytes.insert(s.bytes.end(), p, p + sizeof(item));
   };
   const auto put_block = [&]<class B>(B block, std::size_t i) {
-    float decoded[32];
+    float decoded[B::elements];
     quant::quantize(values.data() + i, block);
     quant::dequantize(block, decoded);
     put(block);
-    s.values.insert(s.values.end(), decoded, decoded + 32);
+    s.values.insert(s.values.end(), decoded, decoded + B::elements);
   };
   for (std::size_t i = 0; i < values.size(); i += info(type).block_elements) {
-    if (type == DType::f32) {
-      put(values[i]);
-      s.values.push_back(f64(values[i]));
-    } else if (type == DType::f16) {
-      const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_f16(values[i]));
-      put(bits);
-      s.values.push_back(f64(ops::op_f16_to_f32(bits)));
-    } else if (type == DType::bf16) {
-      const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_bf16(values[i]));
-      put(bits);
-      s.values.push_back(f64(ops::op_bf16_to_f32(bits)));
-    } else if (type == DType::q4_0) {
-      put_block(quant::BlockQ4_0{}, i);
-    } else {
-      put_block(quant::BlockQ8_0{}, i);
+    switch (type) {
+      case DType::f32:
+        put(values[i]);
+        s.values.push_back(f64(values[i]));
+        break;
+      case DType::f16: {
+        const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_f16(values[i]));
+        put(bits);
+        s.values.push_back(f64(ops::op_f16_to_f32(bits)));
+        break;
+      }
+      case DType::bf16: {
+        const auto bits = static_cast<std::uint16_t>(ops::op_f32_to_bf16(values[i]));
+        put(bits);
+        s.values.push_back(f64(ops::op_bf16_to_f32(bits)));
+        break;
+      }
+#define BLOCK(format, Block)      \
+  case DType::format:             \
+    put_block(quant::Block{}, i); \
+    break;
+        ONEPASS_BLOCK_FORMATS(BLOCK)
+#undef BLOCK
+      default:
+        ADD_FAILURE() << "store: " << name(type);
+        return s;
     }
   }
   return s;
@@ -277,6 +334,16 @@ inline void expect_close(const std::vector<double>& got, const std::vector<doubl
     ASSERT_LE(std::abs(got[i] - want[i]), absolute + relative * std::abs(want[i]))
         << what << " at " << i << ": " << got[i] << ", expected " << want[i];
   }
+}
+
+// f32 rows as the op quantize stores them.
+inline std::vector<std::byte> quantized(const std::vector<std::byte>& f32_rows, std::size_t cols) {
+  const std::size_t n = f32_rows.size() / 4;
+  KernelRun run(Op::quantize, DType::q8a);
+  run.params(
+      ops::QuantizeParams{static_cast<std::uint32_t>(n / cols), static_cast<std::uint32_t>(cols)});
+  run.in(f32_rows).out(n / 32 * 40).run();
+  return run.get<std::byte>(1);
 }
 
 // Bytes of a StepState with room for max_rows and max_slots.

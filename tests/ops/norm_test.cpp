@@ -87,7 +87,7 @@ TEST(RmsNormMul, SameBitsAsTheTwoOps) {
       const Stored x = store(type, random_floats(n, 6)), w = store(type, random_floats(c.dim, 7));
       const Stored scale = store(type, random_floats(n, 8));
       const ops::RmsNormParams norm{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
-      const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f};
+      const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f, 0};
 
       KernelRun first(Op::rms_norm, type);
       first.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
@@ -100,6 +100,157 @@ TEST(RmsNormMul, SameBitsAsTheTwoOps) {
   }
 }
 
+// The two ops one after the other: first, then second with its output as the given view.
+std::vector<std::byte> add(DType type, const std::vector<std::byte>& a,
+                           const std::vector<std::byte>& b, std::size_t n) {
+  KernelRun run(Op::add, type);
+  run.params(ops::ElementwiseParams{static_cast<std::uint32_t>(n), 0, 0.0f, 0});
+  run.in(a).in(b).out(a.size()).run();
+  return run.get<std::byte>(2);
+}
+
+std::vector<std::byte> norm(DType type, const std::vector<std::byte>& x,
+                            const std::vector<std::byte>& w, const ops::RmsNormParams& p) {
+  KernelRun run(w.empty() ? Op::rms_norm_no_scale : Op::rms_norm, type);
+  run.params(p).in(x);
+  if (!w.empty()) run.in(w);
+  run.out(x.size()).run();
+  return run.get<std::byte>(w.empty() ? 1 : 2);
+}
+
+TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
+  for (DType type : row_dtypes) {
+    for (bool weighted : {true, false}) {
+      for (const Case& c : cases) {
+        const std::size_t n = std::size_t{c.rows} * c.dim;
+        const Stored x = store(type, random_floats(n, 9)), r = store(type, random_floats(n, 10));
+        const Stored w = store(type, weighted ? random_floats(c.dim, 11) : std::vector<float>{});
+        const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+        const std::vector<std::byte> sum = add(type, x.bytes, r.bytes, n);
+        KernelRun run(Op::add_rms_norm, type);
+        run.params(p).in(x.bytes).in(r.bytes);
+        weighted ? run.in(w.bytes) : run.none();
+        run.out(x.bytes.size()).out(x.bytes.size()).run();
+        EXPECT_EQ(run.get<std::byte>(3), sum) << name(type) << " " << c.dim;
+        EXPECT_EQ(run.get<std::byte>(4), norm(type, sum, w.bytes, p)) << name(type) << " " << c.dim;
+
+        KernelRun in_place(Op::add_rms_norm, type);
+        in_place.params(p).in(x.bytes).inout(r.bytes);
+        weighted ? in_place.in(w.bytes) : in_place.none();
+        in_place.same_as(1).out(x.bytes.size()).run();
+        EXPECT_EQ(in_place.get<std::byte>(3), run.get<std::byte>(3));
+        EXPECT_EQ(in_place.get<std::byte>(4), run.get<std::byte>(4));
+      }
+    }
+  }
+}
+
+TEST(NormAdd, SameBitsAsTheTwoOps) {
+  for (DType type : row_dtypes) {
+    for (bool weighted : {true, false}) {
+      for (const Case& c : cases) {
+        const std::size_t n = std::size_t{c.rows} * c.dim;
+        const Stored x = store(type, random_floats(n, 12)), r = store(type, random_floats(n, 13));
+        const Stored w = store(type, weighted ? random_floats(c.dim, 14) : std::vector<float>{});
+        const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+        KernelRun run(Op::norm_add, type);
+        run.params(p).in(x.bytes);
+        weighted ? run.in(w.bytes) : run.none();
+        run.inout(r.bytes).same_as(2).run();
+        EXPECT_EQ(run.get<std::byte>(3), add(type, r.bytes, norm(type, x.bytes, w.bytes, p), n))
+            << name(type) << " " << c.dim;
+      }
+    }
+  }
+}
+
+TEST(RmsNormQ, SameBitsAsTheNormThenQuantize) {
+  for (const Case& c : {Case{1, 32}, Case{3, 64}, Case{2, 4096}, Case{70, 320}}) {
+    for (bool weighted : {true, false}) {
+      const std::size_t n = std::size_t{c.rows} * c.dim;
+      std::vector<float> values = random_floats(n, 15, 5.0f);
+      std::fill_n(values.begin(), 32, 0.0f);  // a block of zeros
+      const Stored x = store(DType::f32, values), r = store(DType::f32, random_floats(n, 16));
+      const Stored w =
+          store(DType::f32, weighted ? random_floats(c.dim, 17) : std::vector<float>{});
+      const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, 1};
+      const std::size_t q8a_bytes = n / 32 * 40;
+
+      KernelRun plain(Op::rms_norm_q, DType::f32);
+      plain.params(p).in(x.bytes);
+      weighted ? plain.in(w.bytes) : plain.none();
+      plain.out(q8a_bytes).run();
+      EXPECT_EQ(plain.get<std::byte>(2), quantized(norm(DType::f32, x.bytes, w.bytes, p), c.dim));
+
+      const std::vector<std::byte> sum = add(DType::f32, x.bytes, r.bytes, n);
+      KernelRun added(Op::add_rms_norm_q, DType::f32);
+      added.params(p).in(x.bytes).in(r.bytes);
+      weighted ? added.in(w.bytes) : added.none();
+      added.out(x.bytes.size()).out(q8a_bytes).run();
+      EXPECT_EQ(added.get<std::byte>(3), sum);
+      EXPECT_EQ(added.get<std::byte>(4), quantized(norm(DType::f32, sum, w.bytes, p), c.dim));
+    }
+  }
+}
+
+TEST(L2Norm, MatchesDoubleReference) {
+  for (DType type : row_dtypes) {
+    for (const Case& c : cases) {
+      const Stored x = store(type, random_floats(std::size_t{c.rows} * c.dim, 18));
+      std::vector<double> want(x.values.size());
+      for (std::size_t r = 0; r < want.size(); r += c.dim) {
+        double squares = 0;
+        for (std::size_t i = 0; i < c.dim; ++i) squares += x.values[r + i] * x.values[r + i];
+        for (std::size_t i = 0; i < c.dim; ++i) {
+          want[r + i] = x.values[r + i] / std::sqrt(squares + 1e-6);
+        }
+      }
+      KernelRun run(Op::l2_norm, type);
+      run.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 0}).in(x.bytes).out(x.bytes.size()).run();
+      expect_close(decode(type, run, 1), want, 2e-6 + store_error(type),
+                   type == DType::f16 ? 0x1p-24 : 1e-9, "l2_norm");
+    }
+  }
+}
+
+TEST(LayerNorm, MatchesDoubleReference) {
+  for (DType type : row_dtypes) {
+    for (int form = 0; form < 8; ++form) {
+      const bool weighted = (form & 1) != 0, biased = (form & 2) != 0, f32 = (form & 4) != 0;
+      for (const Case& c : cases) {
+        // Far from 0, where the mean of the squares would lose the variance.
+        std::vector<float> values = random_floats(std::size_t{c.rows} * c.dim, 19);
+        for (float& v : values) v += 30.0f;
+        const Stored x = store(type, values);
+        const DType weight_type = f32 ? DType::f32 : type;
+        const Stored w = store(weight_type, random_floats(c.dim, 20));
+        const Stored b = store(weight_type, random_floats(c.dim, 21));
+        std::vector<double> want(x.values.size());
+        for (std::size_t r = 0; r < want.size(); r += c.dim) {
+          double mean = 0, variance = 0;
+          for (std::size_t i = 0; i < c.dim; ++i) mean += x.values[r + i] / c.dim;
+          for (std::size_t i = 0; i < c.dim; ++i) {
+            variance += (x.values[r + i] - mean) * (x.values[r + i] - mean) / c.dim;
+          }
+          for (std::size_t i = 0; i < c.dim; ++i) {
+            want[r + i] = (x.values[r + i] - mean) / std::sqrt(variance + 1e-3);
+            if (weighted) want[r + i] *= w.values[i];
+            if (biased) want[r + i] += b.values[i];
+          }
+        }
+        KernelRun run(Op::layer_norm, type);
+        run.params(ops::LayerNormParams{c.rows, c.dim, 1e-3f, f32 || type == DType::f32 ? 1u : 0u});
+        run.in(x.bytes);
+        weighted ? run.in(w.bytes) : run.none();
+        biased ? run.in(b.bytes) : run.none();
+        run.out(x.bytes.size()).run();
+        expect_close(decode(type, run, 3), want, 1e-5 + store_error(type), 3e-5,
+                     std::string("layer_norm ") + name(type));
+      }
+    }
+  }
+}
+
 class FuseRmsNormMul : public ::testing::Test {
  protected:
   static constexpr std::uint32_t rows = 3, dim = 8;
@@ -108,7 +259,7 @@ class FuseRmsNormMul : public ::testing::Test {
   FuseRmsNormMul() {
     first.set_params(ops::RmsNormParams{rows, dim, 1e-5f, 1});
     for (std::uint32_t b : {0u, 1u, 2u}) first.bind(View{{b, 1}, 0, b == 1 ? dim * 4 : bytes});
-    second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f});
+    second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f, 0});
     for (std::uint32_t b : {2u, 3u, 4u}) second.bind(View{{b, 1}, 0, bytes});
   }
   bool fuse() {
@@ -133,7 +284,12 @@ TEST_F(FuseRmsNormMul, TakesParamsAndFormatOfTheNorm) {
 }
 
 TEST_F(FuseRmsNormMul, RefusesOtherCounts) {
-  second.set_params(ops::ElementwiseParams{rows * dim - 1, 0, 0.0f});
+  second.set_params(ops::ElementwiseParams{rows * dim - 1, 0, 0.0f, 0});
+  EXPECT_FALSE(fuse());
+}
+
+TEST_F(FuseRmsNormMul, RefusesARowThatRepeats) {
+  second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f, dim});
   EXPECT_FALSE(fuse());
 }
 

@@ -183,6 +183,110 @@ TEST_F(OpChecks, Elementwise) {
   });
 }
 
+TEST_F(OpChecks, ActivationsScaleAndCast) {
+  expect_accepted([](GraphSession& s) {
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      const Tensor a = s.scratch(type, {2, 3}), b = s.scratch(type, {2, 3});
+      ops::silu(s, {.x = a, .out = a});
+      ops::gelu_erf(s, {.x = a, .out = b});
+      ops::relu2(s, {.x = a, .out = a});
+      ops::sigmoid(s, {.x = a, .out = a});
+      ops::gelu_mul(s, {.a = a, .b = b, .out = a});
+      ops::gelu_erf_mul(s, {.a = a, .b = b, .out = a});
+      ops::sigmoid_mul(s, {.a = a, .b = b, .out = b});
+      ops::scale(s, {.x = a, .out = a, .factor = 0.5f});
+      ops::add(s, {.a = a, .b = s.scratch(type, {3}), .out = a});
+      ops::mul(s, {.a = a, .b = s.scratch(type, {3}), .out = b});
+      ops::cast(s, {.x = a, .out = f32(s, {2, 3})});
+    }
+  });
+  expect_invalid("add: a is [2, 3], b is [2]", [](GraphSession& s) {
+    ops::add(s, {.a = f32(s, {2, 3}), .b = f32(s, {2}), .out = f32(s, {2, 3})});
+  });
+  expect_invalid("add: out overlaps b", [](GraphSession& s) {
+    const Tensor a = f32(s, {2, 3});
+    ops::add(s, {.a = a, .b = part(a, 0, {3}), .out = a});
+  });
+  expect_invalid("silu_mul: a is [2, 3], b is [3]", [](GraphSession& s) {
+    ops::silu_mul(s, {.a = f32(s, {2, 3}), .b = f32(s, {3}), .out = f32(s, {2, 3})});
+  });
+  expect_invalid("scale: factor must be finite", [](GraphSession& s) {
+    const Tensor a = f32(s, {2});
+    ops::scale(s, {.x = a, .out = a, .factor = std::numeric_limits<float>::infinity()});
+  });
+  expect_unsupported("cast: out is q8_0, expected f32, f16 or bf16", [](GraphSession& s) {
+    ops::cast(s, {.x = f32(s, {32}), .out = s.scratch(DType::q8_0, {32})});
+  });
+  expect_invalid("cast: x is [2, 3], out is [6]", [](GraphSession& s) {
+    ops::cast(s, {.x = f32(s, {2, 3}), .out = s.scratch(DType::f16, {6})});
+  });
+  expect_invalid("cast: out overlaps x", [](GraphSession& s) {
+    const Tensor a = f32(s, {4});
+    ops::cast(s, {.x = a, .out = tensor(a.view, DType::f16, {4})});
+  });
+  expect_invalid("sigmoid: x is [4], out is [5]",
+                 [](GraphSession& s) { ops::sigmoid(s, {.x = f32(s, {4}), .out = f32(s, {5})}); });
+}
+
+TEST_F(OpChecks, Move) {
+  expect_accepted([](GraphSession& s) {
+    const Tensor ids = s.scratch(DType::u32, {5});
+    ops::gather(s, {.x = f32(s, {3, 8}), .indices = ids, .out = f32(s, {5, 8})});
+    ops::gather(s, {.x = s.scratch(DType::q8_0, {3, 64}),
+                    .indices = ids,
+                    .out = s.scratch(DType::q8_0, {5, 64})});
+    ops::transpose(s, {.x = f32(s, {2, 3, 4}), .out = f32(s, {2, 4, 3})});
+    ops::transpose(s, {.x = f32(s, {2, 3, 4}), .out = f32(s, {3, 2, 4}), .keep_last = true});
+    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 5});
+    ops::put(s, {.x = f32(s, {2, 3}), .into = f32(s, {2, 8}), .start = 5});
+    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {2, 4}), .out = f32(s, {2, 7})});
+  });
+  expect_invalid("gather: out is [4, 8], expected [5, 8]", [](GraphSession& s) {
+    ops::gather(
+        s, {.x = f32(s, {3, 8}), .indices = s.scratch(DType::u32, {5}), .out = f32(s, {4, 8})});
+  });
+  expect_unsupported("gather: indices is f32, expected u32", [](GraphSession& s) {
+    ops::gather(s, {.x = f32(s, {3, 8}), .indices = f32(s, {5}), .out = f32(s, {5, 8})});
+  });
+  expect_unsupported("gather: x is q4_0_r16", [](GraphSession& s) {
+    ops::gather(s, {.x = s.scratch(DType::q4_0_r16, {16, 32}),
+                    .indices = s.scratch(DType::u32, {5}),
+                    .out = s.scratch(DType::q4_0_r16, {16, 32})});
+  });
+  expect_invalid("transpose: out is [2, 3], expected [3, 2]", [](GraphSession& s) {
+    ops::transpose(s, {.x = f32(s, {2, 3}), .out = f32(s, {2, 3})});
+  });
+  expect_invalid("transpose: x has 2 dimensions, expected at least 3", [](GraphSession& s) {
+    ops::transpose(s, {.x = f32(s, {2, 3}), .out = f32(s, {3, 2}), .keep_last = true});
+  });
+  expect_unsupported("transpose: x is q4_0", [](GraphSession& s) {
+    const Tensor x = s.scratch(DType::q4_0, {32, 32});
+    ops::transpose(s, {.x = x, .out = x});
+  });
+  expect_invalid("slice: columns 6 to 9, x has 8", [](GraphSession& s) {
+    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 6});
+  });
+  expect_invalid("slice: columns 4294967295 to 4294967298, x has 8", [](GraphSession& s) {
+    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 0xffffffffu});
+  });
+  expect_invalid("slice: x is [2, 8], out is [3, 3]", [](GraphSession& s) {
+    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {3, 3})});
+  });
+  expect_invalid("put: columns 6 to 9, into has 8", [](GraphSession& s) {
+    ops::put(s, {.x = f32(s, {2, 3}), .into = f32(s, {2, 8}), .start = 6});
+  });
+  expect_invalid("put: into overlaps x", [](GraphSession& s) {
+    const Tensor x = f32(s, {2, 8});
+    ops::put(s, {.x = x, .into = x});
+  });
+  expect_invalid("concat: a has 3 columns, b 4, out 8", [](GraphSession& s) {
+    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {2, 4}), .out = f32(s, {2, 8})});
+  });
+  expect_invalid("concat: a is [2, 3], b is [1, 4]", [](GraphSession& s) {
+    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {1, 4}), .out = f32(s, {2, 7})});
+  });
+}
+
 TEST_F(OpChecks, Rope) {
   expect_accepted([](GraphSession& s) {
     const Tensor x = f32(s, {2, 3, 8});
@@ -368,6 +472,205 @@ TEST_F(OpChecks, Attention) {
     a.kv_len = 16;
     a.softcap = -1.0f;
     ops::attention(s, a);
+  });
+}
+
+TEST_F(OpChecks, AttentionOverOtherCaches) {
+  const auto args = [](GraphSession& s) -> ops::Attention {
+    return {.q = f32(s, {2, 4, 32}),
+            .k = s.scratch(DType::q8_0, {3, 2, 256, 32}),
+            .v = s.scratch(DType::f16, {3, 2, 256, 32}),
+            .out = f32(s, {2, 4, 32}),
+            .step = step(s, 2, 1)};
+  };
+  const auto with = [&](auto change) {
+    return [&args, change](GraphSession& s) {
+      ops::Attention a = args(s);
+      change(s, a);
+      ops::attention(s, a);
+    };
+  };
+  expect_accepted(with([](GraphSession& s, ops::Attention& a) {
+    a.sinks = f32(s, {4});
+    a.pages = s.scratch(DType::u32, {5}).view;
+    a.out = s.scratch(DType::q8a, {2, 128});
+  }));
+  expect_accepted(with([](GraphSession&, ops::Attention& a) {
+    a.ring = true;
+    a.window = 255;
+  }));
+  expect_invalid("window is 256 and there are 2 rows, a ring of 256",
+                 with([](GraphSession&, ops::Attention& a) {
+                   a.ring = true;
+                   a.window = 256;
+                 }));
+  expect_invalid("window is 0", with([](GraphSession&, ops::Attention& a) { a.ring = true; }));
+  expect_invalid("a ring needs causal attention", with([](GraphSession&, ops::Attention& a) {
+                   a.ring = true;
+                   a.window = 8;
+                   a.causal = false;
+                 }));
+  expect_invalid("a ring or has pages, not both", with([](GraphSession& s, ops::Attention& a) {
+                   a.ring = true;
+                   a.window = 8;
+                   a.pages = s.scratch(DType::u32, {5}).view;
+                 }));
+  expect_invalid("with pages its third dimension is 256",
+                 with([](GraphSession& s, ops::Attention& a) {
+                   a.k = a.v = s.scratch(DType::f16, {3, 2, 128, 32});
+                   a.pages = s.scratch(DType::u32, {5}).view;
+                 }));
+  expect_invalid(
+      "pages has 7 bytes, expected a multiple of 4",
+      with([](GraphSession& s, ops::Attention& a) { a.pages = s.scratch(DType::u8, {7}).view; }));
+  expect_invalid("sinks has 3 elements, expected one for each of 4 heads",
+                 with([](GraphSession& s, ops::Attention& a) { a.sinks = f32(s, {3}); }));
+  expect_unsupported("sinks is f16, expected f32", with([](GraphSession& s, ops::Attention& a) {
+                       a.sinks = s.scratch(DType::f16, {4});
+                     }));
+  expect_invalid("as q8a it is [2, 128]", with([](GraphSession& s, ops::Attention& a) {
+                   a.out = s.scratch(DType::q8a, {2, 64});
+                 }));
+  expect_unsupported("k is bf16, expected f32, f16 or q8_0",
+                     with([](GraphSession& s, ops::Attention& a) {
+                       a.k = s.scratch(DType::bf16, {3, 2, 256, 32});
+                     }));
+  for (std::uint32_t dim : {12u, 520u}) {
+    expect_invalid("expected a multiple of 8 up to 512",
+                   with([dim](GraphSession& s, ops::Attention& a) {
+                     a.q = a.out = f32(s, {2, 4, dim});
+                     a.k = a.v = f32(s, {3, 2, 256, dim});
+                   }));
+  }
+  expect_invalid("kv_len is 600, expected 2 (rows) to 512 (pages)",
+                 with([](GraphSession& s, ops::Attention& a) {
+                   a.step = {};
+                   a.kv_len = 600;
+                   a.pages = s.scratch(DType::u32, {2}).view;
+                 }));
+  expect_invalid("out overlaps q", with([](GraphSession&, ops::Attention& a) { a.out = a.q; }));
+}
+
+TEST_F(OpChecks, Norms) {
+  expect_accepted([](GraphSession& s) {
+    const Tensor x = f32(s, {2, 8}), y = f32(s, {2, 8}), w = f32(s, {8});
+    ops::l2_norm(s, {.x = x, .out = x});
+    ops::layer_norm(s, {.x = x, .weight = w, .bias = w, .out = x});
+    ops::layer_norm(s, {.x = x, .out = y});
+    ops::add_rms_norm(s, {.x = x, .residual = y, .weight = w, .sum = y, .out = x});
+    ops::norm_add(s, {.x = x, .weight = w, .residual = y, .out = y});
+  });
+  expect_invalid("l2_norm: x is [2, 8], out is [2, 9]", [](GraphSession& s) {
+    ops::l2_norm(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 9})});
+  });
+  expect_invalid("l2_norm: eps", [](GraphSession& s) {
+    ops::l2_norm(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 8}), .eps = -1.0f});
+  });
+  expect_invalid("layer_norm: bias has 9 elements, x has 8 columns", [](GraphSession& s) {
+    ops::layer_norm(s, {.x = f32(s, {2, 8}), .bias = f32(s, {9}), .out = f32(s, {2, 8})});
+  });
+  expect_invalid("layer_norm: weight is f32, bias is f16", [](GraphSession& s) {
+    const Tensor x = s.scratch(DType::f16, {2, 8});
+    ops::layer_norm(s,
+                    {.x = x, .weight = f32(s, {8}), .bias = s.scratch(DType::f16, {8}), .out = x});
+  });
+  expect_invalid("add_rms_norm: x is [2, 8], residual is [2, 7]", [](GraphSession& s) {
+    const Tensor x = f32(s, {2, 8});
+    ops::add_rms_norm(s, {.x = x, .residual = f32(s, {2, 7}), .sum = x, .out = f32(s, {2, 8})});
+  });
+  expect_invalid("add_rms_norm: out overlaps sum", [](GraphSession& s) {
+    const Tensor x = f32(s, {2, 8});
+    ops::add_rms_norm(s, {.x = x, .residual = f32(s, {2, 8}), .sum = x, .out = x});
+  });
+  expect_invalid("norm_add: residual is missing", [](GraphSession& s) {
+    const Tensor x = f32(s, {2, 8});
+    ops::norm_add(s, {.x = x, .residual = {}, .out = x});
+  });
+}
+
+TEST_F(OpChecks, SoftmaxMask) {
+  expect_accepted([](GraphSession& s) {
+    const Tensor x = f32(s, {4, 3, 8});
+    ops::softmax(s, {.x = x, .out = x, .mask = f32(s, {3, 8}), .scale = 0.5f});
+    ops::softmax(s, {.x = x, .out = x, .mask = s.scratch(DType::bf16, {8})});
+  });
+  expect_invalid("softmax: mask is [3, 9], x is [4, 3, 8]", [](GraphSession& s) {
+    const Tensor x = f32(s, {4, 3, 8});
+    ops::softmax(s, {.x = x, .out = x, .mask = f32(s, {3, 9})});
+  });
+  expect_invalid("softmax: x has 12 rows, expected a multiple of the mask's 5",
+                 [](GraphSession& s) {
+                   const Tensor x = f32(s, {4, 3, 8});
+                   ops::softmax(s, {.x = x, .out = x, .mask = f32(s, {5, 8})});
+                 });
+  expect_unsupported("softmax: mask is f16, expected f32 or bf16", [](GraphSession& s) {
+    const Tensor x = f32(s, {4, 8});
+    ops::softmax(s, {.x = x, .out = x, .mask = s.scratch(DType::f16, {4, 8})});
+  });
+  expect_invalid("softmax: scale", [](GraphSession& s) {
+    const Tensor x = f32(s, {4, 8});
+    const float infinity = std::numeric_limits<float>::infinity();
+    ops::softmax(s, {.x = x, .out = x, .scale = infinity});
+  });
+}
+
+TEST_F(OpChecks, RopeScaling) {
+  const auto with = [](ops::RopeScaling scaling, float theta = 10000.0f) {
+    return [scaling, theta](GraphSession& s) {
+      const Tensor x = f32(s, {2, 2, 8});
+      ops::rope(s, {.x = x,
+                    .out = x,
+                    .positions = step(s, 2, 1),
+                    .theta = theta,
+                    .mode = ops::RopeMode::neox,
+                    .scaling = scaling});
+    };
+  };
+  expect_accepted(with({.freq_scale = 0.125f}));
+  expect_accepted(with({.freq_scale = 0.25f, .ext_factor = 1.0f, .n_ctx_orig = 4096}));
+  expect_invalid("scaling.freq_scale", with({.freq_scale = 0.0f}));
+  expect_invalid("scaling.ext_factor", with({.ext_factor = 1.5f, .n_ctx_orig = 4096}));
+  expect_invalid("scaling.n_ctx_orig is 0", with({.ext_factor = 1.0f}));
+  expect_invalid("scaling.beta_slow",
+                 with({.ext_factor = 1.0f, .beta_slow = 0.0f, .n_ctx_orig = 1}));
+  expect_invalid("theta must be above 1", with({.ext_factor = 1.0f, .n_ctx_orig = 4096}, 1.0f));
+}
+
+TEST_F(OpChecks, Caches) {
+  const auto cache = [](GraphSession& s) { return s.scratch(DType::q8_0, {3, 2, 256, 32}); };
+  expect_accepted([&](GraphSession& s) {
+    const Tensor x = f32(s, {2, 2, 32});
+    ops::kv_store(s, {.x = x, .cache = cache(s), .step = step(s, 2, 1), .ring = true});
+    ops::kv_store(s, {.x = x,
+                      .cache = cache(s),
+                      .step = step(s, 2, 1),
+                      .pages = s.scratch(DType::u32, {4}).view});
+    ops::kv_copy(s, {.cache = cache(s), .from = 2, .to = 0, .n = 256});
+    ops::kv_copy(s, {.cache = cache(s), .from = 0, .to = 1, .n = 9999, .ring = true});
+  });
+  expect_invalid("kv_store: a cache is a ring or has pages", [&](GraphSession& s) {
+    ops::kv_store(s, {.x = f32(s, {2, 2, 32}),
+                      .cache = cache(s),
+                      .step = step(s, 2, 1),
+                      .pages = s.scratch(DType::u32, {4}).view,
+                      .ring = true});
+  });
+  expect_invalid("kv_copy: from is slot 3, the cache has 3", [&](GraphSession& s) {
+    ops::kv_copy(s, {.cache = cache(s), .from = 3, .to = 0, .n = 1});
+  });
+  expect_invalid("kv_copy: to is slot 7, the cache has 3", [&](GraphSession& s) {
+    ops::kv_copy(s, {.cache = cache(s), .from = 0, .to = 7, .n = 1});
+  });
+  expect_invalid("kv_copy: from and to are both slot 1", [&](GraphSession& s) {
+    ops::kv_copy(s, {.cache = cache(s), .from = 1, .to = 1, .n = 1});
+  });
+  for (std::uint32_t n : {0u, 257u}) {
+    expect_invalid("expected 1 to 256 (capacity)", [&](GraphSession& s) {
+      ops::kv_copy(s, {.cache = cache(s), .from = 0, .to = 1, .n = n});
+    });
+  }
+  expect_unsupported("kv_copy: cache is bf16", [&](GraphSession& s) {
+    ops::kv_copy(s, {.cache = s.scratch(DType::bf16, {2, 1, 8, 8}), .from = 0, .to = 1, .n = 1});
   });
 }
 

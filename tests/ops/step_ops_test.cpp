@@ -1,8 +1,5 @@
-// kv_store, embed, argmax and step_advance: the ops that move numbers by a StepState.
-#include <limits>
-
+// kv_store and step_advance.
 #include "kernel_harness.h"
-#include "ops/embed/params.h"
 #include "ops/kv_cache/params.h"
 #include "ops/sample/params.h"
 
@@ -28,9 +25,9 @@ TEST(KvStore, StoresActiveRowsAndNothingElse) {
       }
     }
     KernelRun run(Op::kv_store, type);
-    run.params(ops::KvStoreParams{5, heads, dim, slots, capacity}).in(x).in(step);
+    run.params(ops::KvStoreParams{5, heads, dim, slots, capacity, 0}).in(x).in(step).none();
     run.inout(before.bytes).run();
-    EXPECT_EQ(run.get<std::byte>(2), store(type, initial).bytes) << name(type);
+    EXPECT_EQ(run.get<std::byte>(3), store(type, initial).bytes) << name(type);
   }
 }
 
@@ -40,74 +37,15 @@ TEST(KvStore, ManyRowsInSeveralTiles) {
   for (std::uint32_t r = 0; r < n; ++r) rows.push_back({0, n - 1 - r, 0, 0});
   const std::vector<float> x = random_floats(std::size_t{n} * heads * dim, 3);
   KernelRun run(Op::kv_store, DType::f32);
-  run.params(ops::KvStoreParams{n, heads, dim, 1, n}).in(x);
-  run.in(step_bytes(rows, {{n, 0, 0, 0}}, n)).out(x.size() * 4).run();
+  run.params(ops::KvStoreParams{n, heads, dim, 1, n, 0}).in(x);
+  run.in(step_bytes(rows, {{n, 0, 0, 0}}, n)).none().out(x.size() * 4).run();
   ASSERT_GT(run.launch().tiles, 1u);
-  const std::vector<float> cache = run.get<float>(2);
+  const std::vector<float> cache = run.get<float>(3);
   for (std::size_t r = 0; r < n; ++r) {
     for (std::size_t h = 0; h < heads; ++h) {
       ASSERT_EQ(cache[(h * n + (n - 1 - r)) * dim], x[(r * heads + h) * dim]);
     }
   }
-}
-
-TEST(Embed, EveryFormatAndTokenSource) {
-  const std::uint32_t vocab = 11, dim = 96;
-  const std::vector<std::uint32_t> tokens = {10, 0, 11, 4, 4, 0xffffffffu};  // two do not exist
-  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q8_0}) {
-    const Stored table = store(type, random_floats(std::size_t{vocab} * dim, 4));
-    std::vector<float> want;
-    for (std::uint32_t t : tokens) {
-      for (std::uint32_t i = 0; i < dim; ++i) {
-        want.push_back(t < vocab ? static_cast<float>(table.values[t * dim + i]) : 0.0f);
-      }
-    }
-    KernelRun plain(Op::embed, type);
-    plain.params(ops::EmbedParams{6, vocab, dim, 1}).in(table.bytes).in(tokens);
-    plain.out(want.size() * 4).run();
-    EXPECT_EQ(plain.get<float>(2), want) << name(type);
-
-    std::vector<StepRow> rows;
-    for (std::uint32_t t : tokens) rows.push_back({t, 0, 0, 0});
-    KernelRun step(Op::embed, type);
-    step.params(ops::EmbedParams{6, vocab, dim, 0}).in(table.bytes);
-    step.in(step_bytes(rows, {{0, 0, 0, 0}}, 4)).out(want.size() * 4).run(false);
-    std::vector<float> got = step.get<float>(2);
-    const std::vector<std::uint8_t> bytes = step.get<std::uint8_t>(2);
-    for (std::size_t i = 4 * dim * 4; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], 0xa5);
-    got.resize(4 * dim);
-    want.resize(4 * dim);
-    EXPECT_EQ(got, want) << name(type);
-  }
-}
-
-TEST(Argmax, LowestIndexOfTheLargest) {
-  const float inf = std::numeric_limits<float>::infinity();
-  const float nan_value = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> x = {
-      1,         5,         5,         2,          // tie
-      -inf,      -inf,      -inf,      -inf,       //
-      nan_value, -3,        nan_value, -2,         // numbers win
-      nan_value, nan_value, nan_value, nan_value,  //
-      inf,       0,         inf,       nan_value,  //
-      -4,        -3,        -2,        -1,         //
-  };
-  KernelRun run(Op::argmax, DType::f32);
-  run.params(ops::ArgmaxParams{6, 4}).in(x).out(24).run();
-  EXPECT_EQ(run.get<std::uint32_t>(1), (std::vector<std::uint32_t>{1, 0, 3, 0, 0, 3}));
-}
-
-TEST(Argmax, LongRows) {
-  const std::uint32_t rows = 5, cols = 50021;
-  std::vector<float> x = random_floats(std::size_t{rows} * cols, 5);
-  std::vector<std::uint32_t> want;
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    want.push_back((r * 12347 + 50020) % cols);
-    x[std::size_t{r} * cols + want.back()] = 1.5f;
-  }
-  KernelRun run(Op::argmax, DType::f32);
-  run.params(ops::ArgmaxParams{rows, cols}).in(x).out(rows * 4).run();
-  EXPECT_EQ(run.get<std::uint32_t>(1), want);
 }
 
 TEST(StepAdvance, MovesActiveRowsOn) {

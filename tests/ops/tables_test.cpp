@@ -2,6 +2,9 @@
 
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "kernel_harness.h"
 
@@ -20,13 +23,14 @@ TEST(Tables, EveryOpHasACpuKernel) {
 }
 
 TEST(Tables, KernelRowsAreCompleteAndDistinct) {
-  std::set<std::string> names;
-  std::set<std::pair<Op, DType>> keys;
+  using Needs = std::uint32_t;
+  std::set<std::pair<std::string, Needs>> names;
+  std::set<std::tuple<Op, DType, Needs>> keys;
   for (auto table : kernel_tables()) {
     for (const KernelRow& row : table) {
       EXPECT_TRUE(row.launch != nullptr && row.cpu != nullptr) << row.name;
-      EXPECT_TRUE(names.insert(row.name).second) << row.name;
-      EXPECT_TRUE(keys.insert({row.op, row.format}).second) << row.name;
+      EXPECT_TRUE(names.insert({row.name, row.needs}).second) << row.name;
+      EXPECT_TRUE(keys.insert({row.op, row.format, row.needs}).second) << row.name;
       EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
       EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
     }

@@ -115,7 +115,7 @@ void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, I
       call(norm, norm_params, 1);
       break;
     case OpType::mul:
-      call(mul, ops::ElementwiseParams{op.rows * dim, 0, 0.0f}, 1);
+      call(mul, ops::ElementwiseParams{op.rows * dim, 0, 0.0f, 0}, 1);
       break;
     case OpType::rms_norm_mul:
       call(row_of(Op::rms_norm_mul).cpu, norm_params, 1);

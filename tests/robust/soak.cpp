@@ -63,7 +63,7 @@ Status soak(std::uint64_t replays, Figures& figures) {
   std::vector<double> x, y;
   x.reserve(samples + 1);
   y.reserve(samples + 1);
-  const std::uint64_t warm_up = replays / 10;
+  const std::uint64_t warm_up = std::max(replays / 10, std::min<std::uint64_t>(replays / 2, 10000));
   const std::uint64_t sample_every = std::max<std::uint64_t>(1, (replays - warm_up) / samples);
   int descriptors = 0;
   std::int64_t heap = 0;

@@ -9,9 +9,11 @@
 
 namespace onepass::ops {
 
-// Causal attention of the pass's rows over a cache. q, out [rows, heads, head_dim];
-// k, v [slots, kv_heads, capacity, head_dim]. With a StepState, row r sees the keys of its slot up
-// to its position; without, the rows are the last of kv_len keys.
+// Causal attention of the pass's rows over a cache. q, out [rows, heads, head_dim] of f32, head_dim
+// a multiple of 8 up to 512; k, v [slots, kv_heads, capacity, head_dim] of f32, f16 or q8_0,
+// linear, ring or paged (kv_cache.h). With a StepState, row r sees the keys of its slot up to its
+// position; without, the rows are the last of kv_len keys of slot 0 or of the page list's start.
+// out may also be q8a [rows, heads * head_dim]: the result as quantize would store it.
 struct Attention {
   Tensor q;
   Tensor k;
@@ -22,7 +24,10 @@ struct Attention {
   std::uint32_t kv_len = 0;  // without step
   bool causal = true;
   std::uint32_t window = 0;  // keys including the row itself; 0: all
-  float softcap = 0.0f;      // 0: none
+  float softcap = 0.0f;      // 0: none; score = cap * tanh(score / cap)
+  Tensor sinks{};            // f32 [heads] or none: one more score per head, without a value
+  View pages{};              // u32 page ids or none
+  bool ring = false;         // needs a window, and room for it beside the pass's other rows
 };
 void attention(GraphSession& s, const Attention& a, Here here = Here::now());
 

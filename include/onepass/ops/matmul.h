@@ -9,7 +9,9 @@
 
 namespace onepass::ops {
 
-// out[m, n] = sum_k x[m, k] * weight[n, k]. x f32 [m, k], weight any format [n, k], out f32.
+// out[m, n] = sum_k x[m, k] * weight[n, k]. x f32 [m, k], weight any format [n, k], out f32. Where
+// the device's kernel for the weights takes quantized activations, x is quantized first; x may also
+// be q8a already.
 struct Matmul {
   Tensor x;
   Tensor weight;
@@ -29,9 +31,9 @@ struct MatmulAffine {
 };
 void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here = Here::now());
 
-// out[t, j, n] = sum_k x[t, k] * weight[ids[t, j], n, k].
+// out[t, j, n] = sum_k x[t, k] * weight[ids[t, j], n, k], or x[t, j, k] in place of x[t, k].
 struct MatmulId {
-  Tensor x;       // f32 [tokens, k]
+  Tensor x;       // f32 [tokens, k] or [tokens, used, k]; q8a as for matmul
   Tensor weight;  // [experts, n, k]
   Tensor ids;     // u32 [tokens, used]; an id out of range gives zeros
   Tensor out;     // f32 [tokens, used, n]

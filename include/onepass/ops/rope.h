@@ -14,6 +14,21 @@ enum class RopeMode : std::uint8_t {
   neox,         // pairs (i, i + rope_dim / 2)
   neox_full,    // pairs (i, i + head_dim / 2), exponent over head_dim, for rope_dim < head_dim
 };
+
+// Context extension. With t = position * theta^(-2i / dim) / freq_factors[i] the angle of pair i is
+// t * (freq_scale * (1 - r) + r), where r = ext_factor * (1 - clamp((i - lo) / (hi - lo), 0, 1))
+// and lo, hi are the pairs that turn beta_fast and beta_slow times over n_ctx_orig positions.
+// Cosine and sine are multiplied by attn_factor, and with ext_factor != 0 also by 1 + 0.1 ln(1 /
+// freq_scale). ext_factor = 0 is linear scaling.
+struct RopeScaling {
+  float freq_scale = 1.0f;
+  float ext_factor = 0.0f;
+  float attn_factor = 1.0f;
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  std::uint32_t n_ctx_orig = 0;  // needed with ext_factor
+};
+
 // x, out [rows, heads, head_dim]; out may be x.
 struct Rope {
   Tensor x;
@@ -24,6 +39,7 @@ struct Rope {
   RopeMode mode = RopeMode::interleaved;
   std::uint32_t rope_dim = 0;  // 0: head_dim
   Tensor freq_factors{};       // f32 [rope_dim / 2] or none
+  RopeScaling scaling{};
 };
 void rope(GraphSession& s, const Rope& a, Here here = Here::now());
 

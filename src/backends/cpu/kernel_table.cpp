@@ -9,7 +9,10 @@
 #include "ops/embed/kernels.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/moe/kernels.h"
+#include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/quantize/kernels.h"
 #include "ops/rope/kernels.h"
 #include "ops/sample/kernels.h"
 #include "ops/softmax/kernels.h"
@@ -39,9 +42,12 @@ std::span<const KernelRow> cpu_kernel_rows() noexcept {
   static const Rows table({
       ops::norm_cpu_kernels(),
       ops::elementwise_cpu_kernels(),
+      ops::move_cpu_kernels(),
+      ops::moe_cpu_kernels(),
       ops::softmax_cpu_kernels(),
       ops::rope_cpu_kernels(),
       ops::matmul_cpu_kernels(),
+      ops::quantize_cpu_kernels(),
       ops::attention_cpu_kernels(),
       ops::kv_cache_cpu_kernels(),
       ops::embed_cpu_kernels(),

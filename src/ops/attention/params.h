@@ -5,20 +5,22 @@
 
 OP_BEGIN_NAMESPACE
 
+// Views: q, k, v, step (may be empty), pages (may be empty), sinks (may be empty), out.
 struct AttentionParams {
   op_u32 rows;
   op_u32 heads;
   op_u32 kv_heads;
   op_u32 head_dim;
-  op_u32 slots;
-  op_u32 capacity;
+  op_u32 slots;     // with a page list: pages
+  op_u32 capacity;  // with a page list: 256
+  op_u32 ring;
   op_u32 has_step;
   op_u32 kv_len;  // without a step
   op_u32 causal;
   op_u32 window;  // 0: all keys
   float scale;
-  float softcap;    // 0: none
-  op_u32 v_is_f16;  // else f32
+  float softcap;  // 0: none
+  op_u32 v_type;  // DType; that of k is the dispatch's format
 };
 
 OP_END_NAMESPACE

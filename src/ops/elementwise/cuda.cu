@@ -16,6 +16,11 @@ struct SiluMul {
   __device__ static float apply(float a, float b) { return op_silu(a) * b; }
 };
 
+// Elements i .. i + 3 of a row that repeats.
+__device__ float4 load_row_4(const float* row, std::uint64_t i, std::uint32_t n) {
+  return make_float4(row[i % n], row[(i + 1) % n], row[(i + 2) % n], row[(i + 3) % n]);
+}
+
 template <class F>
 __device__ void binary(const CudaArgs& args) {
   const ElementwiseParams p = args.params_as<ElementwiseParams>();
@@ -28,7 +33,7 @@ __device__ void binary(const CudaArgs& args) {
   for (std::uint64_t i = 4 * (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x); i < n;
        i += step) {
     const float4 x = load_4(a, i, n, wide);
-    const float4 y = load_4(b, i, n, wide);
+    const float4 y = p.b_elements != 0 ? load_row_4(b, i, p.b_elements) : load_4(b, i, n, wide);
     store_4(out, i, n, wide,
             make_float4(F::apply(x.x, y.x), F::apply(x.y, y.y), F::apply(x.z, y.z),
                         F::apply(x.w, y.w)));

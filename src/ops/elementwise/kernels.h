@@ -11,7 +11,7 @@ std::span<const KernelRow> elementwise_cpu_kernels() noexcept;
 std::span<const KernelRow> elementwise_cuda_kernels() noexcept;  // where CUDA is compiled in
 
 Status launch_elementwise(const DeviceInfo& device, const Dispatch& d, Launch& launch);
-Status launch_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_cast(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 // Groups of 256 threads, each thread four elements at a time.
 Status launch_elementwise_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 

@@ -13,13 +13,16 @@ Status launch_elementwise(const DeviceInfo&, const Dispatch& d, Launch& launch) 
   const std::uint64_t n = join(p.n_lo, p.n_hi);
   const std::uint64_t bytes = matrix_bytes(d.format, 1, n);
   if (info(d.op).n_slots == 3) {
-    ONEPASS_TRY(expect_views(d, {bytes, bytes, bytes}));
+    const std::uint64_t b_bytes =
+        p.b_elements != 0 ? matrix_bytes(d.format, 1, p.b_elements) : bytes;
+    ONEPASS_TRY(expect_views(d, {bytes, b_bytes, bytes}));
   } else {
     ONEPASS_TRY(expect_views(d, {bytes, bytes}));
   }
   launch.tiles = tiles_for(n, 1);
   launch.bytes_moved = view_bytes(d);
-  launch.flops = d.op == Op::add || d.op == Op::mul ? n : product({n, 20});
+  const bool cheap = d.op == Op::add || d.op == Op::mul || d.op == Op::scale;
+  launch.flops = cheap ? n : product({n, 20});
   return {};
 }
 
@@ -35,12 +38,17 @@ Status launch_elementwise_cuda(const DeviceInfo& device, const Dispatch& d, Laun
   return {};
 }
 
-Status launch_copy(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const CopyParams p = d.params_as<CopyParams>();
-  const std::uint64_t bytes = join(p.bytes_lo, p.bytes_hi);
-  ONEPASS_TRY(expect_views(d, {bytes, bytes}));
-  launch.tiles = tiles_for(bytes / 4, 1);
-  launch.bytes_moved = product({bytes, 2});
+Status launch_cast(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const CastParams p = d.params_as<CastParams>();
+  const std::uint64_t n = join(p.n_lo, p.n_hi);
+  const auto to = static_cast<DType>(p.to);
+  if (p.to >= static_cast<std::uint32_t>(DType::count_) ||
+      (to != DType::f32 && to != DType::f16 && to != DType::bf16)) {
+    return fail(ErrorCode::invalid_argument, "cast: params name no type for out", d.file, d.line);
+  }
+  ONEPASS_TRY(expect_views(d, {matrix_bytes(d.format, 1, n), matrix_bytes(to, 1, n)}));
+  launch.tiles = tiles_for(n, 1);
+  launch.bytes_moved = view_bytes(d);
   return {};
 }
 

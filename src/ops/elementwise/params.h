@@ -6,12 +6,14 @@
 OP_BEGIN_NAMESPACE
 
 struct ElementwiseParams {
-  op_u32 n_lo, n_hi;  // elements
-  float cap;          // softcap only
+  op_u32 n_lo, n_hi;  // elements of a and out
+  float scalar;       // softcap: the cap; scale: the factor
+  op_u32 b_elements;  // add, mul: b is one row, repeated; 0: as many as a
 };
 
-struct CopyParams {
-  op_u32 bytes_lo, bytes_hi;
+struct CastParams {
+  op_u32 n_lo, n_hi;
+  op_u32 to;  // DType of out
 };
 
 OP_END_NAMESPACE

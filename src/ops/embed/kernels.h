@@ -10,5 +10,6 @@ namespace onepass::ops {
 std::span<const KernelRow> embed_cpu_kernels() noexcept;
 
 Status launch_embed(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_embed_affine(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

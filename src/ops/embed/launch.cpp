@@ -5,15 +5,39 @@
 #include "ops/embed/params.h"
 
 namespace onepass::ops {
+namespace {
+
+std::uint64_t token_bytes(std::uint32_t tokens_are_u32, std::uint32_t rows) noexcept {
+  return tokens_are_u32 != 0 ? product({rows, 4}) : StepState::size_bytes(1, 1);
+}
+
+}  // namespace
 
 Status launch_embed(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const EmbedParams p = d.params_as<EmbedParams>();
   const std::uint64_t out = matrix_bytes(DType::f32, p.rows, p.dim);
   ONEPASS_TRY(expect_views(
-      d, {matrix_bytes(d.format, p.vocab, p.dim),
-          p.tokens_are_u32 != 0 ? product({p.rows, 4}) : StepState::size_bytes(1, 1), out}));
+      d, {matrix_bytes(d.format, p.vocab, p.dim), token_bytes(p.tokens_are_u32, p.rows), out}));
   launch.tiles = tiles_for(p.rows, p.dim);
   launch.bytes_moved = out + matrix_bytes(d.format, p.rows, p.dim);
+  return {};
+}
+
+Status launch_embed_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const EmbedAffineParams p = d.params_as<EmbedAffineParams>();
+  const bool bits = p.bits == 2 || p.bits == 3 || p.bits == 4 || p.bits == 6 || p.bits == 8;
+  if (!bits || p.group_size == 0 || p.group_size % 32 != 0 || p.dim % p.group_size != 0) {
+    return fail(ErrorCode::invalid_argument, "embed_affine: params do not fit together", d.file,
+                d.line);
+  }
+  const std::uint64_t out = matrix_bytes(DType::f32, p.rows, p.dim);
+  const std::uint64_t row = std::uint64_t{p.dim} * p.bits / 8;
+  const std::uint64_t groups = matrix_bytes(d.format, p.vocab, p.dim / p.group_size);
+  ONEPASS_TRY(expect_views(
+      d, {product({p.vocab, row}), groups, groups, token_bytes(p.tokens_are_u32, p.rows), out}));
+  launch.tiles = tiles_for(p.rows, p.dim);
+  launch.bytes_moved =
+      out + product({p.rows, row}) + 2 * matrix_bytes(d.format, p.rows, p.dim / p.group_size);
   return {};
 }
 

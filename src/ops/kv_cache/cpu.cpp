@@ -1,38 +1,35 @@
-#include "ops/shared/cpu.h"
-
 #include "core/kernel_row.h"
 #include "ops/kv_cache/kernels.h"
-#include "ops/kv_cache/params.h"
+#include "ops/shared/simd16.h"
 
 namespace onepass::ops {
-namespace {
 
-// A row whose slot or position lies outside the cache is not stored.
-template <class T>
-void kv_store(const KernelArgs& a) noexcept {
-  const auto& p = a.params_as<KvStoreParams>();
-  const StepReader step(a.data[1], a.bytes[1]);
-  const auto [begin, end] = a.part(p.rows);
-  for (std::uint64_t r = begin; r < end && r < step.n_rows(); ++r) {
-    const StepRow row = step.row(static_cast<std::uint32_t>(r));
-    if (row.slot >= p.slots || row.position >= p.capacity) continue;
-    for (std::uint64_t h = 0; h < p.kv_heads; ++h) {
-      const float* x = a.ptr<const float>(0) + (r * p.kv_heads + h) * p.head_dim;
-      const std::uint64_t at =
-          (std::uint64_t{row.slot} * p.kv_heads + h) * p.capacity + row.position;
-      T* y = a.ptr<T>(2) + at * p.head_dim;
-      for (std::size_t i = 0; i < p.head_dim; ++i) y[i] = from_float<T>(x[i]);
-    }
-  }
+namespace base {
+std::span<const KernelRow> kv_cache_kernels() noexcept;
 }
+#if defined(ONEPASS_HAS_X86)
+namespace avx2 {
+std::span<const KernelRow> kv_cache_kernels() noexcept;
+}
+namespace avx512 {
+std::span<const KernelRow> kv_cache_kernels() noexcept;
+}
+#elif defined(ONEPASS_HAS_NEON)
+namespace neon {
+std::span<const KernelRow> kv_cache_kernels() noexcept;
+}
+#endif
 
-constexpr KernelRow kernels[] = {
-    cpu_row(Op::kv_store, DType::f32, "kv_store_f32_f32", launch_kv_store, kv_store<float>),
-    cpu_row(Op::kv_store, DType::f16, "kv_store_f16_f32", launch_kv_store, kv_store<F16>),
-};
-
-}  // namespace
-
-std::span<const KernelRow> kv_cache_cpu_kernels() noexcept { return kernels; }
+std::span<const KernelRow> kv_cache_cpu_kernels() noexcept {
+  static const IsaRows<96> rows({
+#if defined(ONEPASS_HAS_X86)
+    avx512::kv_cache_kernels(), avx2::kv_cache_kernels(),
+#elif defined(ONEPASS_HAS_NEON)
+    neon::kv_cache_kernels(),
+#endif
+        base::kv_cache_kernels(),
+  });
+  return rows.span();
+}
 
 }  // namespace onepass::ops

@@ -10,5 +10,6 @@ namespace onepass::ops {
 std::span<const KernelRow> kv_cache_cpu_kernels() noexcept;
 
 Status launch_kv_store(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_kv_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

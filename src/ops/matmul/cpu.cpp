@@ -5,6 +5,9 @@
 #include "core/kernel_row.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
+#include "quant/q4_k.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
 
 namespace onepass::ops {
 namespace {
@@ -21,11 +24,10 @@ Block block_of(const KernelArgs& a, std::uint64_t n) noexcept {
   return {n * i / blocks_n, n * (i + 1) / blocks_n, a.tile / blocks_n};
 }
 
-// out[r] = sum over k of x[r, k] * w[k] for rows r < m <= matmul_block_m, with row strides k and
-// out_stride. load(begin, count, buffer) gives weights as f32.
+// y[r] = sum over k of x[r, k] * w[k] for rows r < m <= matmul_block_m. load(begin, count, buffer)
+// gives weights as f32.
 template <class Load>
-void dot_rows(const float* x, std::size_t m, std::size_t k, const Load& load, float* out,
-              std::size_t out_stride) noexcept {
+void dot_rows(const float* x, std::size_t m, std::size_t k, const Load& load, float* y) noexcept {
   std::array<Lanes, matmul_block_m> lanes;
   for (std::size_t r = 0; r < m; ++r) lanes[r].fill(0.0f);
   float buffer[chunk];
@@ -39,22 +41,95 @@ void dot_rows(const float* x, std::size_t m, std::size_t k, const Load& load, fl
       lanes[r] = acc;
     }
   }
-  for (std::size_t r = 0; r < m; ++r) out[r * out_stride] = sum(lanes[r]);
+  for (std::size_t r = 0; r < m; ++r) y[r] = sum(lanes[r]);
 }
 
 template <class W>
-void matmul(const KernelArgs& a) noexcept {
+void dot_weight_row(const W* weights, std::uint64_t n, const float* x, std::size_t m, std::size_t k,
+                    float* y) noexcept {
+  const W* w = row_of(weights, n, k);
+  const auto load = [w](std::size_t begin, std::size_t count, float* buffer) {
+    return load_row(w, begin, count, buffer);
+  };
+  dot_rows(x, m, k, load, y);
+}
+
+// Rows of x that a tile works on.
+struct XRows {
+  std::size_t begin, count;
+  const float* x;
+};
+XRows rows_of(const KernelArgs& a, const Block& b, std::size_t m, std::size_t k) noexcept {
+  const std::size_t begin = b.tile_m * matmul_block_m;
+  return {begin, std::min<std::size_t>(matmul_block_m, m - begin),
+          a.ptr<const float>(0) + begin * k};
+}
+
+template <class W>
+void matmul_to(const KernelArgs& a, const float* bias, const float* residual, float* out) noexcept {
   const auto& p = a.params_as<MatmulParams>();
   const Block b = block_of(a, p.n);
-  const std::size_t m_begin = b.tile_m * matmul_block_m;
-  const std::size_t m = std::min<std::size_t>(matmul_block_m, p.m - m_begin);
-  const float* x = a.ptr<const float>(0) + m_begin * p.k;
+  const XRows rows = rows_of(a, b, p.m, p.k);
+  float y[matmul_block_m];
   for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    const W* w = row_of(a.ptr<const W>(1), n, p.k);
-    const auto load = [w](std::size_t begin, std::size_t count, float* buffer) {
-      return load_row(w, begin, count, buffer);
-    };
-    dot_rows(x, m, p.k, load, a.ptr<float>(2) + m_begin * p.n + n, p.n);
+    dot_weight_row(a.ptr<const W>(1), n, rows.x, rows.count, p.k, y);
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      const std::size_t at = (rows.begin + r) * p.n + n;
+      if (bias) y[r] += bias[n];
+      if (residual) y[r] += residual[at];
+      out[at] = y[r];
+    }
+  }
+}
+template <class W>
+void matmul(const KernelArgs& a) noexcept {
+  matmul_to<W>(a, nullptr, nullptr, a.ptr<float>(2));
+}
+template <class W>
+void matmul_bias(const KernelArgs& a) noexcept {
+  matmul_to<W>(a, a.ptr<const float>(2), nullptr, a.ptr<float>(3));
+}
+template <class W>
+void matmul_add(const KernelArgs& a) noexcept {
+  matmul_to<W>(a, nullptr, a.ptr<const float>(2), a.ptr<float>(3));
+}
+template <class W>
+void matmul_bias_add(const KernelArgs& a) noexcept {
+  matmul_to<W>(a, a.ptr<const float>(2), a.ptr<const float>(3), a.ptr<float>(4));
+}
+
+template <class W>
+void matmul_3(const KernelArgs& a) noexcept {
+  const auto& p = a.params_as<Matmul3Params>();
+  const std::uint64_t sizes[3] = {p.n0, p.n1, p.n2};
+  const Block b = block_of(a, sizes[0] + sizes[1] + sizes[2]);
+  const XRows rows = rows_of(a, b, p.m, p.k);
+  float y[matmul_block_m];
+  for (std::uint64_t i = b.n_begin; i < b.n_end; ++i) {
+    std::uint64_t n = i;
+    std::size_t part = 0;
+    while (n >= sizes[part]) n -= sizes[part++];
+    dot_weight_row(a.ptr<const W>(1 + part), n, rows.x, rows.count, p.k, y);
+    const float* bias = a.bytes[4 + part] > 0 ? a.ptr<const float>(4 + part) : nullptr;
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      a.ptr<float>(7 + part)[(rows.begin + r) * sizes[part] + n] = bias ? y[r] + bias[n] : y[r];
+    }
+  }
+}
+
+template <class W>
+void matmul_glu(const KernelArgs& a) noexcept {
+  const auto& p = a.params_as<MatmulGluParams>();
+  const Block b = block_of(a, p.n);
+  const XRows rows = rows_of(a, b, p.m, p.k);
+  float gate[matmul_block_m], up[matmul_block_m];
+  for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
+    dot_weight_row(a.ptr<const W>(1), n, rows.x, rows.count, p.k, gate);
+    dot_weight_row(a.ptr<const W>(2), n, rows.x, rows.count, p.k, up);
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      const float y = p.activation == 0 ? op_silu(gate[r]) : op_gelu(gate[r]);
+      a.ptr<float>(3)[(rows.begin + r) * p.n + n] = y * up[r];
+    }
   }
 }
 
@@ -65,18 +140,14 @@ void matmul_id(const KernelArgs& a) noexcept {
   const std::uint64_t pair = b.tile_m;
   if (pair >= std::uint64_t{p.tokens} * p.used) return;
   const std::uint32_t expert = a.ptr<const std::uint32_t>(2)[pair];
-  const float* x = a.ptr<const float>(0) + pair / p.used * p.k;
+  const float* x = a.ptr<const float>(0) + (p.pair_rows != 0 ? pair : pair / p.used) * p.k;
   float* out = a.ptr<float>(3) + pair * p.n;
   for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
     if (expert >= p.experts) {
       out[n] = 0.0f;
-      continue;
+    } else {
+      dot_weight_row(a.ptr<const W>(1), std::uint64_t{expert} * p.n + n, x, 1, p.k, out + n);
     }
-    const W* w = row_of(a.ptr<const W>(1), std::uint64_t{expert} * p.n + n, p.k);
-    const auto load = [w](std::size_t begin, std::size_t count, float* buffer) {
-      return load_row(w, begin, count, buffer);
-    };
-    dot_rows(x, 1, p.k, load, out + n, 1);
   }
 }
 
@@ -134,36 +205,67 @@ void matmul_affine(const KernelArgs& a) noexcept {
       }
       return static_cast<const float*>(buffer);
     };
-    dot_rows(x, m, p.k, load, a.ptr<float>(4) + m_begin * p.n + n, p.n);
+    float y[matmul_block_m];
+    dot_rows(x, m, p.k, load, y);
+    for (std::size_t r = 0; r < m; ++r) a.ptr<float>(4)[(m_begin + r) * p.n + n] = y[r];
   }
 }
 
-using quant::BlockQ4_0;
-using quant::BlockQ8_0;
+// One line per format that is not packed.
+#define OP_WEIGHTS(format, W)                                                                    \
+  cpu_row(Op::matmul, DType::format, "matmul_" #format "_f32", launch_matmul, matmul<W>),        \
+      cpu_row(Op::matmul_bias, DType::format, "matmul_bias_" #format "_f32", launch_matmul_bias, \
+              matmul_bias<W>),                                                                   \
+      cpu_row(Op::matmul_add, DType::format, "matmul_add_" #format "_f32", launch_matmul_add,    \
+              matmul_add<W>),                                                                    \
+      cpu_row(Op::matmul_bias_add, DType::format, "matmul_bias_add_" #format "_f32",             \
+              launch_matmul_bias_add, matmul_bias_add<W>),                                       \
+      cpu_row(Op::matmul_3, DType::format, "matmul_3_" #format "_f32", launch_matmul_3,          \
+              matmul_3<W>),                                                                      \
+      cpu_row(Op::matmul_glu, DType::format, "matmul_glu_" #format "_f32", launch_matmul_glu,    \
+              matmul_glu<W>),                                                                    \
+      cpu_row(Op::matmul_id, DType::format, "matmul_id_" #format "_f32", launch_matmul_id,       \
+              matmul_id<W>)
 
 constexpr KernelRow kernels[] = {
-    cpu_row(Op::matmul, DType::f32, "matmul_f32_f32", launch_matmul, matmul<float>),
-    cpu_row(Op::matmul, DType::f16, "matmul_f16_f32", launch_matmul, matmul<F16>),
-    cpu_row(Op::matmul, DType::bf16, "matmul_bf16_f32", launch_matmul, matmul<BF16>),
-    cpu_row(Op::matmul, DType::q4_0, "matmul_q4_0_f32", launch_matmul, matmul<BlockQ4_0>),
-    cpu_row(Op::matmul, DType::q8_0, "matmul_q8_0_f32", launch_matmul, matmul<BlockQ8_0>),
+    OP_WEIGHTS(f32, float),
+    OP_WEIGHTS(f16, F16),
+    OP_WEIGHTS(bf16, BF16),
+    OP_WEIGHTS(q4_0, quant::BlockQ4_0),
+    OP_WEIGHTS(q8_0, quant::BlockQ8_0),
+    OP_WEIGHTS(q4_k, quant::BlockQ4_K),
+    OP_WEIGHTS(q5_k, quant::BlockQ5_K),
+    OP_WEIGHTS(q6_k, quant::BlockQ6_K),
     cpu_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
             matmul_affine<float>),
     cpu_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
             matmul_affine<F16>),
     cpu_row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
             matmul_affine<BF16>),
-    cpu_row(Op::matmul_id, DType::f32, "matmul_id_f32_f32", launch_matmul_id, matmul_id<float>),
-    cpu_row(Op::matmul_id, DType::f16, "matmul_id_f16_f32", launch_matmul_id, matmul_id<F16>),
-    cpu_row(Op::matmul_id, DType::bf16, "matmul_id_bf16_f32", launch_matmul_id, matmul_id<BF16>),
-    cpu_row(Op::matmul_id, DType::q4_0, "matmul_id_q4_0_f32", launch_matmul_id,
-            matmul_id<BlockQ4_0>),
-    cpu_row(Op::matmul_id, DType::q8_0, "matmul_id_q8_0_f32", launch_matmul_id,
-            matmul_id<BlockQ8_0>),
+};
+#undef OP_WEIGHTS
+
+// Rows of the best instruction set first.
+struct Rows {
+  std::array<KernelRow, 512> rows;
+  std::size_t count = 0;
+
+  Rows() noexcept {
+    for (const std::span<const KernelRow> part :
+         {matmul_avx512_kernels(), matmul_avx2_kernels(), matmul_neon_kernels(),
+          matmul_base_kernels(), std::span<const KernelRow>(kernels)}) {
+      for (const KernelRow& row : part) {
+        if (count < rows.size()) rows[count++] = row;
+      }
+    }
+  }
 };
 
 }  // namespace
 
-std::span<const KernelRow> matmul_cpu_kernels() noexcept { return kernels; }
+std::span<const KernelRow> matmul_cpu_kernels() noexcept {
+  static const Rows table;
+  return {table.rows.data(), table.count};
+}
 
 }  // namespace onepass::ops

@@ -9,13 +9,34 @@ namespace onepass::ops {
 
 std::span<const KernelRow> matmul_cpu_kernels() noexcept;
 std::span<const KernelRow> matmul_cuda_kernels() noexcept;  // where CUDA is compiled in
+// The parts of matmul_cpu_kernels() for packed weights; empty where the processor has no such
+// instructions.
+std::span<const KernelRow> matmul_base_kernels() noexcept;
+std::span<const KernelRow> matmul_avx2_kernels() noexcept;
+std::span<const KernelRow> matmul_avx512_kernels() noexcept;
+std::span<const KernelRow> matmul_neon_kernels() noexcept;
 
-// On the CPU launch.grid is {blocks of n, blocks of m, 1}; a tile is one block, n fastest.
+// What view 0 holds for weights of a format: q8a or f32.
+DType matmul_input(DType weights) noexcept;
+
+// On the CPU launch.grid is {blocks of n, blocks of m, 1}. A tile is one block of each; n fastest,
+// but m fastest with packed weights, so that tiles of the same weights follow each other. There
+// blocks of m have launch.group[0] rows, and blocks of n are made of whole groups of 16 weight
+// rows.
 inline constexpr std::uint32_t matmul_block_m = 32;
+inline constexpr std::uint32_t matmul_packed_block_m = 128;
 
 Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_matmul_bias(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_matmul_add(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_matmul_bias_add(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Blocks of n run over the rows of all weights, one after the other.
+Status launch_matmul_3(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_matmul_glu(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Packed weights only; blocks of n are multiples of 32.
+Status launch_matmul_glu_q(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_matmul_affine(const DeviceInfo& device, const Dispatch& d, Launch& launch);
-// Rows are (token, expert) pairs.
+// Blocks of m are (token, expert) pairs; with packed weights experts, if there are fewer of them.
 Status launch_matmul_id(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 // Grid {groups of n, groups of m, 1}: a warp computes one column of up to matmul_cuda_tile_m rows.

@@ -10,33 +10,158 @@
 namespace onepass::ops {
 namespace {
 
+constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+Status set_grid(const Dispatch& d, std::uint64_t blocks_n, std::uint64_t blocks_m, Launch& launch) {
+  const std::uint64_t tiles = product({blocks_n, blocks_m});
+  if (tiles > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::unsupported, std::string(info(d.op).name) + ": too many rows", d.file,
+                d.line);
+  }
+  launch.grid = {static_cast<std::uint32_t>(blocks_n), static_cast<std::uint32_t>(blocks_m), 1};
+  launch.tiles = static_cast<std::uint32_t>(tiles);
+  return {};
+}
+
 // About 32,768 weights per block: long enough to hide the cost of a tile, short enough to spread.
 Status set_blocks(const Dispatch& d, std::uint64_t n, std::uint64_t k, std::uint64_t blocks_m,
                   Launch& launch) {
   const std::uint64_t rows =
       std::clamp<std::uint64_t>(32768 / std::max<std::uint64_t>(k, 1), 4, 64);
-  const std::uint64_t blocks_n = std::max<std::uint64_t>((n + rows - 1) / rows, 1);
-  const std::uint64_t tiles = product({blocks_n, std::max<std::uint64_t>(blocks_m, 1)});
-  if (tiles > std::numeric_limits<std::uint32_t>::max()) {
-    return fail(ErrorCode::unsupported, std::string(info(d.op).name) + ": too many rows", d.file,
-                d.line);
-  }
-  launch.grid = {static_cast<std::uint32_t>(blocks_n), static_cast<std::uint32_t>(tiles / blocks_n),
-                 1};
-  launch.tiles = static_cast<std::uint32_t>(tiles);
-  return {};
+  const std::uint64_t blocks_n = std::max<std::uint64_t>(divide_up(n, rows), 1);
+  return set_grid(d, blocks_n, std::max<std::uint64_t>(blocks_m, 1), launch);
+}
+
+// Blocks of about 64 KiB of weights; smaller ones, down to 16 KiB, to have 16 of them.
+std::uint64_t blocks_of(std::uint64_t units, std::uint64_t unit_bytes) {
+  const std::uint64_t bytes = product({units, unit_bytes});
+  const std::uint64_t blocks =
+      std::max(bytes / (64 << 10), std::min<std::uint64_t>(bytes / (16 << 10), 16));
+  return std::clamp<std::uint64_t>(blocks, 1, std::max<std::uint64_t>(units, 1));
+}
+
+// Units are the pieces of the weights that are not cut further. Rows of x in a block fit the
+// second-level cache together with some weights.
+Status set_packed(const Dispatch& d, std::uint64_t units, std::uint64_t unit_bytes, std::uint64_t m,
+                  std::uint64_t k, Launch& launch) {
+  const std::uint64_t row_bytes =
+      std::max<std::uint64_t>(matrix_bytes(matmul_input(d.format), 1, k), 1);
+  const std::uint64_t fit =
+      std::clamp<std::uint64_t>((512 << 10) / row_bytes, 16, matmul_packed_block_m) / 8 * 8;
+  const std::uint64_t blocks = std::max<std::uint64_t>(divide_up(m, fit), 1);
+  const std::uint64_t rows = divide_up(divide_up(m, blocks), 8) * 8;
+  launch.group = {static_cast<std::uint32_t>(rows), 1, 1};
+  return set_grid(d, blocks_of(units, unit_bytes), std::max<std::uint64_t>(divide_up(m, rows), 1),
+                  launch);
+}
+
+std::uint64_t groups_of(std::uint64_t n) { return divide_up(n, 16); }
+std::uint64_t group_bytes(const Dispatch& d, std::uint64_t k) {
+  return matrix_bytes(d.format, 16, k);
+}
+
+Status set_tiles(const Dispatch& d, std::uint64_t n, std::uint64_t m, std::uint64_t k,
+                 Launch& launch) {
+  if (is_packed(d.format)) return set_packed(d, groups_of(n), group_bytes(d, k), m, k, launch);
+  return set_blocks(d, n, k, divide_up(m, matmul_block_m), launch);
+}
+
+struct Sizes {
+  std::uint64_t x, weights, out, bias;
+};
+Sizes sizes_of(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  return {matrix_bytes(matmul_input(d.format), m, k), matrix_bytes(d.format, n, k),
+          matrix_bytes(DType::f32, m, n), matrix_bytes(DType::f32, 1, n)};
+}
+void set_cost(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+              Launch& launch) {
+  launch.bytes_moved = view_bytes(d);
+  launch.flops = product({m, n, k, 2});
 }
 
 }  // namespace
 
+DType matmul_input(DType weights) noexcept {
+  switch (weights) {
+    case DType::q4_0_r16:
+    case DType::q8_0_r16:
+    case DType::q4_k_r16:
+    case DType::q5_k_r16:
+    case DType::q6_k_r16:
+    case DType::a4_f16_r16:
+    case DType::a4_bf16_r16:
+    case DType::a8_f16_r16:
+    case DType::a8_bf16_r16:
+      return DType::q8a;
+    default:
+      return DType::f32;
+  }
+}
+
 Status launch_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
-  ONEPASS_TRY(expect_views(d, {matrix_bytes(DType::f32, p.m, p.k), matrix_bytes(d.format, p.n, p.k),
-                               matrix_bytes(DType::f32, p.m, p.n)}));
-  launch.bytes_moved = view_bytes(d);
-  launch.flops = product({p.m, p.n, p.k, 2});
-  return set_blocks(d, p.n, p.k, (std::uint64_t{p.m} + matmul_block_m - 1) / matmul_block_m,
-                    launch);
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out}));
+  set_cost(d, p.m, p.n, p.k, launch);
+  return set_tiles(d, p.n, p.m, p.k, launch);
+}
+
+Status launch_matmul_bias(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const MatmulParams p = d.params_as<MatmulParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out}));
+  set_cost(d, p.m, p.n, p.k, launch);
+  return set_tiles(d, p.n, p.m, p.k, launch);
+}
+
+Status launch_matmul_add(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const MatmulParams p = d.params_as<MatmulParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out, s.out}));
+  set_cost(d, p.m, p.n, p.k, launch);
+  return set_tiles(d, p.n, p.m, p.k, launch);
+}
+
+Status launch_matmul_bias_add(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const MatmulParams p = d.params_as<MatmulParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out, s.out}));
+  set_cost(d, p.m, p.n, p.k, launch);
+  return set_tiles(d, p.n, p.m, p.k, launch);
+}
+
+Status launch_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const Matmul3Params p = d.params_as<Matmul3Params>();
+  const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
+  const Sizes c = sizes_of(d, p.m, p.n2, p.k);
+  // A bias may be left out.
+  const auto bias = [&d](std::size_t view, std::uint64_t bytes) {
+    return d.n_views > view && d.views[view].bytes == 0 ? 0 : bytes;
+  };
+  ONEPASS_TRY(expect_views(d, {a.x, a.weights, b.weights, c.weights, bias(4, a.bias),
+                               bias(5, b.bias), bias(6, c.bias), a.out, b.out, c.out}));
+  const std::uint64_t n = std::uint64_t{p.n0} + p.n1 + p.n2;
+  set_cost(d, p.m, n, p.k, launch);
+  if (!is_packed(d.format)) return set_tiles(d, n, p.m, p.k, launch);
+  const std::uint64_t groups = groups_of(p.n0) + groups_of(p.n1) + groups_of(p.n2);
+  return set_packed(d, groups, group_bytes(d, p.k), p.m, p.k, launch);
+}
+
+Status launch_matmul_glu(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const MatmulGluParams p = d.params_as<MatmulGluParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, s.out}));
+  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
+  if (!is_packed(d.format)) return set_tiles(d, p.n, p.m, p.k, launch);
+  return set_packed(d, groups_of(p.n), 2 * group_bytes(d, p.k), p.m, p.k, launch);
+}
+
+Status launch_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const MatmulGluParams p = d.params_as<MatmulGluParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
+  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
+  return set_packed(d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
 }
 
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
@@ -65,25 +190,26 @@ Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch
   ONEPASS_TRY(expect_views(
       d, {matrix_bytes(DType::f32, p.m, p.k), product({p.n, std::uint64_t{p.k} * p.bits / 8}),
           groups, groups, matrix_bytes(DType::f32, p.m, p.n)}));
-  launch.bytes_moved = view_bytes(d);
-  launch.flops = product({p.m, p.n, p.k, 2});
-  return set_blocks(d, p.n, p.k, (std::uint64_t{p.m} + matmul_block_m - 1) / matmul_block_m,
-                    launch);
+  set_cost(d, p.m, p.n, p.k, launch);
+  return set_blocks(d, p.n, p.k, divide_up(p.m, matmul_block_m), launch);
 }
 
 Status launch_matmul_id(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulIdParams p = d.params_as<MatmulIdParams>();
   const std::uint64_t pairs = product({p.tokens, p.used});
+  const std::uint64_t expert = matrix_bytes(d.format, p.n, p.k);
   ONEPASS_TRY(expect_views(
-      d, {matrix_bytes(DType::f32, p.tokens, p.k),
-          matrix_bytes(d.format, product({p.experts, p.n}), p.k),
-          matrix_bytes(DType::u32, p.tokens, p.used), matrix_bytes(DType::f32, pairs, p.n)}));
+      d, {matrix_bytes(matmul_input(d.format), p.pair_rows != 0 ? pairs : p.tokens, p.k),
+          product({p.experts, expert}), matrix_bytes(DType::u32, p.tokens, p.used),
+          matrix_bytes(DType::f32, pairs, p.n)}));
   // Every pair may name another expert, as long as there are that many.
+  const std::uint64_t in_use = std::min<std::uint64_t>(pairs, p.experts);
   launch.bytes_moved =
-      d.views[0].bytes + d.views[2].bytes + d.views[3].bytes +
-      matrix_bytes(d.format, product({std::min<std::uint64_t>(pairs, p.experts), p.n}), p.k);
+      d.views[0].bytes + d.views[2].bytes + d.views[3].bytes + product({in_use, expert});
   launch.flops = product({pairs, p.n, p.k, 2});
-  return set_blocks(d, p.n, p.k, pairs, launch);
+  if (!is_packed(d.format)) return set_blocks(d, p.n, p.k, pairs, launch);
+  return set_grid(d, blocks_of(groups_of(p.n), group_bytes(d, p.k)),
+                  std::max<std::uint64_t>(in_use, 1), launch);
 }
 
 }  // namespace onepass::ops

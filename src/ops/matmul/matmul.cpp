@@ -1,13 +1,41 @@
+#include "core/device_state.h"
 #include "onepass/ops.h"
 #include "ops/checks.h"
 #include "ops/matmul/params.h"
 
 namespace onepass::ops {
+namespace {
+
+constexpr TypeSet packed_types =
+    types(DType::f32_r16, DType::f16_r16, DType::bf16_r16, DType::q4_0_r16, DType::q8_0_r16,
+          DType::q4_k_r16, DType::q5_k_r16, DType::q6_k_r16, DType::a4_f16_r16, DType::a4_bf16_r16,
+          DType::a8_f16_r16, DType::a8_bf16_r16);
+constexpr TypeSet matmul_types =
+    weight_types | packed_types |
+    types(DType::q4_1, DType::q5_0, DType::q5_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
+          DType::q6_k, DType::iq4_nl, DType::iq4_xs);
+constexpr TypeSet x_types = types(DType::f32, DType::q8a);
+
+// x in the form that the device's kernel takes; quantizes it where necessary.
+View input_of(GraphSession& s, Checks& c, Op op, const Tensor& x, const View& view, DType weights,
+              Here here) {
+  const KernelRow* row = s.device().state().find_row(op, weights);
+  const DType input = row ? row->input : DType::f32;
+  if (x.dtype == input) return view;
+  c.require(x.dtype == DType::f32, "x is ", name(x.dtype), ", weights of ", name(weights), " take ",
+            name(input));
+  if (c.failed()) return {};
+  const Tensor scratch = s.scratch(input, x.shape);
+  quantize(s, {x, scratch}, here);
+  return scratch.view;
+}
+
+}  // namespace
 
 void matmul(GraphSession& s, const Matmul& a, Here here) {
   Checks c(s, "matmul", here);
-  const View x = c.tensor("x", a.x, types(DType::f32));
-  const View weight = c.tensor("weight", a.weight, weight_types);
+  const View x = c.tensor("x", a.x, x_types);
+  const View weight = c.tensor("weight", a.weight, matmul_types);
   const View out = c.tensor("out", a.out, types(DType::f32));
   c.rank("weight", a.weight, 2);
   const std::uint32_t n = a.weight.shape[0], k = a.weight.shape[1];
@@ -22,9 +50,11 @@ void matmul(GraphSession& s, const Matmul& a, Here here) {
   const std::uint32_t m = c.u32("the number of rows", c.failed() ? 0 : a.x.shape.rows());
   if (c.failed()) return;
 
+  const View input = input_of(s, c, Op::matmul, a.x, x, a.weight.dtype, here);
+  if (c.failed()) return;
   Dispatch d = dispatch(Op::matmul, a.weight.dtype, here);
   d.set_params(MatmulParams{m, n, k});
-  d.bind(x);
+  d.bind(input);
   d.bind(weight);
   d.bind(out);
   s.encode(d);
@@ -75,19 +105,22 @@ void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here) {
 
 void matmul_id(GraphSession& s, const MatmulId& a, Here here) {
   Checks c(s, "matmul_id", here);
-  const View x = c.tensor("x", a.x, types(DType::f32));
-  const View weight = c.tensor("weight", a.weight, weight_types);
+  const View x = c.tensor("x", a.x, x_types);
+  const View weight = c.tensor("weight", a.weight, matmul_types);
   const View ids = c.tensor("ids", a.ids, types(DType::u32));
   const View out = c.tensor("out", a.out, types(DType::f32));
-  c.rank("x", a.x, 2);
+  c.require(a.x.shape.rank == 2 || a.x.shape.rank == 3, "x has ", a.x.shape.rank,
+            " dimensions, expected 2 or 3");
   c.rank("weight", a.weight, 3);
   c.rank("ids", a.ids, 2);
   c.rank("out", a.out, 3);
   if (c.failed()) return;
-  const std::uint32_t tokens = a.x.shape[0], k = a.x.shape[1], used = a.ids.shape[1];
+  const std::uint32_t tokens = a.x.shape[0], k = a.x.shape.last(), used = a.ids.shape[1];
+  const bool pair_rows = a.x.shape.rank == 3;
   const std::uint32_t experts = a.weight.shape[0], n = a.weight.shape[1];
   c.require(a.weight.shape[2] == k, "weight is ", a.weight.shape, ", x has ", k, " columns");
   c.require(a.ids.shape[0] == tokens, "ids is ", a.ids.shape, ", x has ", tokens, " rows");
+  c.require(!pair_rows || a.x.shape[1] == used, "x is ", a.x.shape, ", ids is ", a.ids.shape);
   c.require(a.out.shape == Shape{tokens, used, n}, "out is ", a.out.shape, ", expected ",
             Shape{tokens, used, n});
   c.disjoint(out, "x", x);
@@ -95,9 +128,11 @@ void matmul_id(GraphSession& s, const MatmulId& a, Here here) {
   c.disjoint(out, "ids", ids);
   if (c.failed()) return;
 
+  const View input = input_of(s, c, Op::matmul_id, a.x, x, a.weight.dtype, here);
+  if (c.failed()) return;
   Dispatch d = dispatch(Op::matmul_id, a.weight.dtype, here);
-  d.set_params(MatmulIdParams{tokens, used, experts, n, k});
-  d.bind(x);
+  d.set_params(MatmulIdParams{tokens, used, experts, n, k, pair_rows ? 1u : 0u});
+  d.bind(input);
   d.bind(weight);
   d.bind(ids);
   d.bind(out);

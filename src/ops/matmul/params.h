@@ -5,8 +5,20 @@
 
 OP_BEGIN_NAMESPACE
 
+// Also of matmul_bias, matmul_add and matmul_bias_add.
 struct MatmulParams {
   op_u32 m, n, k;
+};
+
+// Weights of the same format and x; n2 = 0: there are two.
+struct Matmul3Params {
+  op_u32 m, k;
+  op_u32 n0, n1, n2;
+};
+
+struct MatmulGluParams {
+  op_u32 m, n, k;
+  op_u32 activation;  // of the gate: 0 silu, 1 gelu with tanh
 };
 
 struct MatmulAffineParams {
@@ -20,6 +32,7 @@ struct MatmulIdParams {
   op_u32 used;  // experts per token
   op_u32 experts;
   op_u32 n, k;
+  op_u32 pair_rows;  // 1: x has a row for each of the token's experts
 };
 
 OP_END_NAMESPACE

@@ -10,7 +10,8 @@ namespace onepass::ops {
 std::span<const KernelRow> norm_cpu_kernels() noexcept;
 std::span<const KernelRow> norm_cuda_kernels() noexcept;  // where CUDA is compiled in
 
-Status launch_rms_norm(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Every op of the family. Weights that may be missing are empty views.
+Status launch_norm(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 // One group per row, a thread per four elements up to the device's limit; whole warps.
 Status launch_rms_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 

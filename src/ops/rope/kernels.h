@@ -10,5 +10,7 @@ namespace onepass::ops {
 std::span<const KernelRow> rope_cpu_kernels() noexcept;
 
 Status launch_rope(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// The format is the type of the k cache, without one of the v cache, without both f32.
+Status launch_rope_store(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

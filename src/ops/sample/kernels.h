@@ -9,7 +9,23 @@ namespace onepass::ops {
 
 std::span<const KernelRow> sample_cpu_kernels() noexcept;
 
+// A row longer than select_chunk is cut in grid[0] chunks. Each tile leaves the largest of its
+// chunk in scratch, sorted; the last tile of a row combines them. Above select_few numbers are
+// merged, which takes twice the scratch.
+inline constexpr std::uint32_t select_chunk = 8192;
+inline constexpr std::uint32_t select_few = 512;
+
+// How many of a row's numbers `sample` sorts.
+constexpr std::uint32_t sample_keeps(std::uint32_t cols, std::uint32_t top_k,
+                                     float temperature) noexcept {
+  if (temperature == 0.0f) return 1;
+  return top_k == 0 || top_k > cols ? cols : top_k;
+}
+
 Status launch_argmax(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_argsort(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_top_k(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_sample(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_step_advance(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -1,18 +1,77 @@
 #include "ops/launch.h"
 
+#include <algorithm>
+#include <limits>
+#include <string>
+
 #include "onepass/step_state.h"
 #include "ops/sample/kernels.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {
+namespace {
+
+// The k largest of each row.
+Status launch_select(const Dispatch& d, std::uint64_t rows, std::uint64_t cols, std::uint64_t k,
+                     Launch& launch) {
+  const std::uint64_t chunks = cols / select_chunk + (cols % select_chunk != 0 ? 1 : 0);
+  launch.grid[0] = static_cast<std::uint32_t>(std::max<std::uint64_t>(chunks, 1));
+  launch.bytes_moved = view_bytes(d);
+  launch.flops = product({rows, cols});
+  if (chunks <= 1) {
+    launch.tiles = tiles_for(rows, cols);
+    return {};
+  }
+  const std::uint64_t tiles = product({rows, chunks});
+  if (tiles > std::numeric_limits<std::uint32_t>::max()) {
+    return fail(ErrorCode::limit,
+                std::string(info(d.op).name) + ": " + std::to_string(tiles) +
+                    " parts of rows, at most 4294967295",
+                d.file, d.line);
+  }
+  launch.tiles = static_cast<std::uint32_t>(tiles);
+  launch.scratch_bytes = product({tiles, std::min<std::uint64_t>(k, select_chunk),
+                                  sizeof(std::uint64_t), k > select_few ? 2u : 1u});
+  launch.persistent_bytes = product({rows, 4});
+  return {};
+}
+
+}  // namespace
 
 Status launch_argmax(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const ArgmaxParams p = d.params_as<ArgmaxParams>();
   ONEPASS_TRY(expect_views(d, {matrix_bytes(d.format, p.rows, p.cols), product({p.rows, 4})}));
-  launch.tiles = tiles_for(p.rows, p.cols);
-  launch.bytes_moved = view_bytes(d);
-  launch.flops = product({p.rows, p.cols});
-  return {};
+  return launch_select(d, p.rows, p.cols, 1, launch);
+}
+
+Status launch_argsort(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const ArgmaxParams p = d.params_as<ArgmaxParams>();
+  ONEPASS_TRY(
+      expect_views(d, {matrix_bytes(d.format, p.rows, p.cols), product({p.rows, p.cols, 4})}));
+  return launch_select(d, p.rows, p.cols, p.cols, launch);
+}
+
+Status launch_top_k(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const TopKParams p = d.params_as<TopKParams>();
+  const std::uint64_t out = product({p.rows, p.k, 4});
+  ONEPASS_TRY(expect_views(d, {matrix_bytes(d.format, p.rows, p.cols), out, out}));
+  if (p.k == 0 || p.k > p.cols) {
+    return fail(ErrorCode::invalid_argument,
+                "top_k: params ask for " + std::to_string(p.k) + " of " + std::to_string(p.cols),
+                d.file, d.line);
+  }
+  return launch_select(d, p.rows, p.cols, p.k, launch);
+}
+
+Status launch_sample(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const SampleParams p = d.params_as<SampleParams>();
+  ONEPASS_TRY(expect_views(d, {matrix_bytes(d.format, p.rows, p.cols), StepState::size_bytes(1, 1),
+                               product({p.rows, 4})}));
+  if (!(p.temperature >= 0.0f)) {
+    return fail(ErrorCode::invalid_argument, "sample: params have a negative temperature", d.file,
+                d.line);
+  }
+  return launch_select(d, p.rows, p.cols, sample_keeps(p.cols, p.top_k, p.temperature), launch);
 }
 
 Status launch_step_advance(const DeviceInfo&, const Dispatch& d, Launch& launch) {

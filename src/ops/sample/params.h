@@ -5,9 +5,25 @@
 
 OP_BEGIN_NAMESPACE
 
+// argmax, argsort
 struct ArgmaxParams {
   op_u32 rows;
   op_u32 cols;
+};
+
+struct TopKParams {
+  op_u32 rows;
+  op_u32 cols;
+  op_u32 k;  // at most cols
+};
+
+struct SampleParams {
+  op_u32 rows;
+  op_u32 cols;
+  op_u32 top_k;  // 0: all
+  float temperature;
+  float top_p;
+  float min_p;
 };
 
 struct StepAdvanceParams {

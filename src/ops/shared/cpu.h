@@ -10,8 +10,7 @@
 #include "onepass/kernel.h"
 #include "onepass/step_state.h"
 #include "ops/shared/scalar.h"
-#include "quant/q4_0.h"
-#include "quant/q8_0.h"
+#include "quant/blocks.h"
 
 namespace onepass::ops {
 
@@ -74,7 +73,7 @@ inline const float* load_row(const T* row, std::size_t begin, std::size_t n,
   if constexpr (requires { T::elements; }) {
     constexpr std::size_t block = T::elements;
     for (std::size_t i = 0; i < n; i += block) {
-      quant::dequantize(row[(begin + i) / block], buffer + i);
+      dequantize(row[(begin + i) / block], buffer + i);
     }
   } else {
     for (std::size_t i = 0; i < n; ++i) buffer[i] = to_float(row[begin + i]);
@@ -97,7 +96,7 @@ class StepReader {
  public:
   StepReader(const std::byte* data, std::uint64_t bytes) noexcept : data_(data) {
     if (bytes < sizeof(StepHeader)) return;
-    StepHeader header;
+    StepHeader& header = header_;
     std::memcpy(&header, data, sizeof(header));
     const std::uint64_t rows_end = StepState::size_bytes(header.max_rows, 0);
     if (rows_end > bytes) return;
@@ -107,6 +106,7 @@ class StepReader {
     n_slots_ = header.max_slots < room ? header.max_slots : static_cast<std::uint32_t>(room);
   }
 
+  const StepHeader& header() const noexcept { return header_; }  // as it is in memory
   std::uint32_t n_rows() const noexcept { return n_rows_; }
   std::uint32_t n_slots() const noexcept { return n_slots_; }
   std::uint64_t row_offset(std::uint32_t r) const noexcept { return StepState::size_bytes(r, 0); }
@@ -126,6 +126,7 @@ class StepReader {
 
  private:
   const std::byte* data_;
+  StepHeader header_{};
   std::uint64_t slots_at_ = 0;
   std::uint32_t n_rows_ = 0;
   std::uint32_t n_slots_ = 0;

@@ -57,7 +57,15 @@ OP_FN float op_tanh(float x) {
   return x != x ? x : y;
 }
 
+OP_FN float op_sigmoid(float x) { return 1.0f / (1.0f + op_exp(-x)); }
+
 OP_FN float op_silu(float x) { return x / (1.0f + op_exp(-x)); }
+
+// The square of what is positive.
+OP_FN float op_relu2(float x) {
+  float a = x < 0.0f ? 0.0f : x;
+  return a * a;
+}
 
 // The tanh form. The clamp keeps infinities of x^3 away from tanh.
 OP_FN float op_gelu(float x) {
@@ -65,6 +73,24 @@ OP_FN float op_gelu(float x) {
   u = u > 15.0f ? 15.0f : u;
   u = u < -15.0f ? -15.0f : u;
   return 0.5f * x * (1.0f + op_tanh(u));
+}
+
+// x times the normal distribution function. Its lower tail is t p(t) e^(-x^2 / 2) with
+// t = 1 / (1 + |x| / sqrt(8)) and a polynomial p fitted to 5e-8: nothing cancels.
+OP_FN float op_gelu_erf(float x) {
+  float a = x < 0.0f ? -x : x;
+  float t = 1.0f / (1.0f + 0.353553391f * a);
+  float p = -0.0602052100f;
+  p = p * t + 0.289904326f;
+  p = p * t - 0.497749925f;
+  p = p * t + 0.289532691f;
+  p = p * t - 0.0340736806f;
+  p = p * t + 0.205633968f;
+  p = p * t + 0.242413431f;
+  p = p * t + 0.282462448f;
+  p = p * t + 0.282081902f;
+  float tail = 0.5f * (t * p) * op_exp(-0.5f * a * a);
+  return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
 OP_FN float op_softcap(float x, float cap) { return cap * op_tanh(x / cap); }
@@ -132,15 +158,39 @@ OP_FN float op_fraction(float x) {
   return t - op_from_int(op_to_int(t));
 }
 
-// Angle of pair i at a position, in turns within [-0.5, 0.5]: position * ratio^i / factor / (2 pi).
-// Plain f32 would be off by a tenth of a radian at position 100,000.
-OP_FN float op_rope_turns(op_u32 position, op_u32 i, float ratio_hi, float ratio_lo, float factor) {
-  OpPair freq = op_pair_div(op_pair_pow(op_pair(ratio_hi, ratio_lo), i), factor);
-  freq = op_pair_mul(freq, op_pair(0.159154937f, 6.42063824e-9f));  // 1 / (2 pi)
+// Turns per position of pair i: ratio^i / factor / (2 pi).
+OP_FN OpPair op_rope_frequency(op_u32 i, float ratio_hi, float ratio_lo, float factor) {
+  OpPair f = op_pair_div(op_pair_pow(op_pair(ratio_hi, ratio_lo), i), factor);
+  return op_pair_mul(f, op_pair(0.159154937f, 6.42063824e-9f));  // 1 / (2 pi)
+}
+
+// What YaRN multiplies the frequency of pair i by: freq_scale (1 - r) + r, where r falls from
+// ext_factor to 0 between the pairs low and low + range. ext_factor = 0: freq_scale.
+OP_FN OpPair op_yarn_scale(op_u32 i, float freq_scale, float ext_factor, float low, float range) {
+  OpPair ramp = op_pair_div(op_pair(op_from_uint(i) - low, 0.0f), range);
+  if (!(ramp.hi > 0.0f)) ramp = op_pair(0.0f, 0.0f);
+  if (ramp.hi >= 1.0f) ramp = op_pair(1.0f, 0.0f);
+  OpPair rest = op_two_sum(1.0f, -ramp.hi);
+  rest.lo = rest.lo - ramp.lo;
+  OpPair r = op_pair_mul(op_pair(ext_factor, 0.0f), rest);
+  OpPair keep = op_two_sum(1.0f, -r.hi);
+  keep.lo = keep.lo - r.lo;
+  OpPair scaled = op_pair_mul(op_pair(freq_scale, 0.0f), keep);
+  OpPair sum = op_two_sum(scaled.hi, r.hi);
+  return op_two_sum(sum.hi, sum.lo + (scaled.lo + r.lo));
+}
+
+// Turns at a position, within [-0.5, 0.5]. Plain f32 would be off by a tenth of a radian at
+// position 100,000.
+OP_FN float op_turns(OpPair frequency, op_u32 position) {
   OpPair pos = op_two_sum(op_from_uint(position & 0xffff0000u), op_from_uint(position & 0xffffu));
-  OpPair t = op_pair_mul(freq, pos);
+  OpPair t = op_pair_mul(frequency, pos);
   float f = op_fraction(t.hi) + op_fraction(t.lo);
   return f - ((f + 12582912.0f) - 12582912.0f);
+}
+
+OP_FN float op_rope_turns(op_u32 position, op_u32 i, float ratio_hi, float ratio_lo, float factor) {
+  return op_turns(op_rope_frequency(i, ratio_hi, ratio_lo, factor), position);
 }
 
 // Cosine (hi) and sine (lo) of an angle in turns, |turns| <= 0.5; absolute error below 2e-7.

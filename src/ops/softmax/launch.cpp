@@ -8,7 +8,9 @@ namespace onepass::ops {
 Status launch_softmax(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const SoftmaxParams p = d.params_as<SoftmaxParams>();
   const std::uint64_t bytes = matrix_bytes(d.format, p.rows, p.cols);
-  ONEPASS_TRY(expect_views(d, {bytes, bytes}));
+  const std::uint64_t mask =
+      matrix_bytes(p.mask_is_f32 != 0 ? DType::f32 : DType::bf16, p.mask_rows, p.cols);
+  ONEPASS_TRY(expect_views(d, {bytes, mask, bytes}));
   launch.tiles = tiles_for(p.rows, p.cols);
   launch.bytes_moved = view_bytes(d);
   launch.flops = product({p.rows, p.cols, 20});

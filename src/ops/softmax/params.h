@@ -5,9 +5,13 @@
 
 OP_BEGIN_NAMESPACE
 
+// Views: x, mask (may be empty), out. Row r uses row r % mask_rows of the mask.
 struct SoftmaxParams {
   op_u32 rows;
   op_u32 cols;
+  float scale;
+  op_u32 mask_rows;    // 0: no mask
+  op_u32 mask_is_f32;  // else bf16
 };
 
 OP_END_NAMESPACE

@@ -1,0 +1,12 @@
+#include "core/kernel_row.h"
+#include "ops/attention/kernels.h"
+#include "ops/attention/launch_tiling.h"
+#include "ops/attention/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/simd16.h"
+
+// clang-format off
+#include "ops/shared/begin_base.h"
+#include "ops/attention/cpu_simd.h"
+#include "ops/shared/end_isa.h"

@@ -1,0 +1,11 @@
+#include "core/kernel_row.h"
+#include "ops/kv_cache/kernels.h"
+#include "ops/kv_cache/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/simd16.h"
+
+// clang-format off
+#include "ops/shared/begin_base.h"
+#include "ops/kv_cache/cpu_simd.h"
+#include "ops/shared/end_isa.h"

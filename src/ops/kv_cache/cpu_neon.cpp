@@ -1,0 +1,13 @@
+#include "core/kernel_row.h"
+#include "ops/kv_cache/kernels.h"
+#include "ops/kv_cache/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/simd16.h"
+
+#if defined(ONEPASS_HAS_NEON)
+// clang-format off
+#include "ops/shared/begin_neon.h"
+#include "ops/kv_cache/cpu_simd.h"
+#include "ops/shared/end_isa.h"
+#endif

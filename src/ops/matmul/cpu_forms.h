@@ -1,0 +1,296 @@
+// Products of rows of x with one group of 16 packed weight rows, for one instruction set.
+//
+// Each form has dot<J...>(w, rows, k, acc): acc[16 r + i] = product of row r of x with weight row
+// i, for the rows r in J, which stay in registers. The numbers of a block are unpacked once for
+// all of them. Per value of acc the steps are the same for every count of rows and every
+// instruction set: integer sums per 32 (q6_k: 16) values, then f32 in order of k.
+
+namespace onepass::ops::OP_ISA {
+namespace {
+
+using F = Simd::F;
+using I = Simd::I;
+using B = Simd::B;
+
+OP_INLINE float float_at(const std::byte* p) {
+  float f;
+  std::memcpy(&f, p, 4);
+  return f;
+}
+
+// With one or two rows of x the weights come from memory at its full speed.
+inline constexpr std::size_t prefetch_distance = 2048;
+template <std::size_t Bytes>
+OP_INLINE void prefetch(const std::byte* w) {
+  for (std::size_t i = 0; i < Bytes; i += 64) __builtin_prefetch(w + prefetch_distance + i);
+}
+
+// 32 numbers per row as vectors of four.
+struct Numbers {
+  B v[8];
+};
+OP_INLINE Numbers load4(const std::byte* p) {
+  const B a = Simd::load_b(p), b = Simd::load_b(p + 64);
+  const B c = Simd::load_b(p + 128), d = Simd::load_b(p + 192);
+  return {{Simd::bits_of<0, 4>(a), Simd::bits_of<0, 4>(b), Simd::bits_of<0, 4>(c),
+           Simd::bits_of<0, 4>(d), Simd::bits_of<4, 4>(a), Simd::bits_of<4, 4>(b),
+           Simd::bits_of<4, 4>(c), Simd::bits_of<4, 4>(d)}};
+}
+OP_INLINE Numbers load8(const std::byte* p) {
+  return {{Simd::load_b(p), Simd::load_b(p + 64), Simd::load_b(p + 128), Simd::load_b(p + 192),
+           Simd::load_b(p + 256), Simd::load_b(p + 320), Simd::load_b(p + 384),
+           Simd::load_b(p + 448)}};
+}
+// A fifth bit from bit v of the plane at p.
+OP_INLINE Numbers add_fifth(const Numbers& n, const std::byte* p) {
+  const B h = Simd::load_b(p);
+  return {
+      {Simd::or_b(n.v[0], Simd::bits_of<0, 1, 4>(h)), Simd::or_b(n.v[1], Simd::bits_of<1, 1, 4>(h)),
+       Simd::or_b(n.v[2], Simd::bits_of<2, 1, 4>(h)), Simd::or_b(n.v[3], Simd::bits_of<3, 1, 4>(h)),
+       Simd::or_b(n.v[4], Simd::bits_of<4, 1, 4>(h)), Simd::or_b(n.v[5], Simd::bits_of<5, 1, 4>(h)),
+       Simd::or_b(n.v[6], Simd::bits_of<6, 1, 4>(h)),
+       Simd::or_b(n.v[7], Simd::bits_of<7, 1, 4>(h))}};
+}
+// Bits 5 and 6 from the two planes at p.
+OP_INLINE Numbers add_upper(const Numbers& n, const std::byte* p) {
+  const B a = Simd::load_b(p), b = Simd::load_b(p + 64);
+  return {
+      {Simd::or_b(n.v[0], Simd::bits_of<0, 2, 4>(a)), Simd::or_b(n.v[1], Simd::bits_of<2, 2, 4>(a)),
+       Simd::or_b(n.v[2], Simd::bits_of<4, 2, 4>(a)), Simd::or_b(n.v[3], Simd::bits_of<6, 2, 4>(a)),
+       Simd::or_b(n.v[4], Simd::bits_of<0, 2, 4>(b)), Simd::or_b(n.v[5], Simd::bits_of<2, 2, 4>(b)),
+       Simd::or_b(n.v[6], Simd::bits_of<4, 2, 4>(b)),
+       Simd::or_b(n.v[7], Simd::bits_of<6, 2, 4>(b))}};
+}
+template <int Bits>
+OP_INLINE I dot_first(I s, const Numbers& n, const std::byte* x) {
+  return Simd::dot16<Bits>(s, n.v[0], n.v[1], n.v[2], n.v[3], x);
+}
+template <int Bits>
+OP_INLINE I dot_second(I s, const Numbers& n, const std::byte* x) {
+  return Simd::dot16<Bits>(s, n.v[4], n.v[5], n.v[6], n.v[7], x + 16);
+}
+template <int Bits>
+OP_INLINE I dot32(I s, const Numbers& n, const std::byte* x) {
+  return dot_second<Bits>(dot_first<Bits>(s, n, x), n, x);
+}
+
+// x is q8a: numbers of block b at x + 32 b, its {d, s0, s1} at x + k + 8 b.
+
+// value = scale * (number - Zero)
+template <class Packed, int Bits, int Zero>
+struct Symmetric {
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+
+  static OP_INLINE void step(F d, const Numbers& n, const std::byte* x, const std::byte* tail,
+                             F& acc) {
+    const I s = dot32<Bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, -Zero)), n, x);
+    acc = Simd::fma(Simd::to_float(s), Simd::mul(d, Simd::set1(float_at(tail))), acc);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    for (std::size_t b = 0; b < k / 32; ++b, w += bytes) {
+      if constexpr (sizeof...(J) <= 2) prefetch<bytes>(w);
+      const F d = Simd::load_f16(w + Packed::scales);
+      Numbers n;
+      if constexpr (Bits == 4) {
+        n = load4(w + Packed::numbers);
+      } else {
+        n = load8(w + Packed::numbers);
+      }
+      (step(d, n, x[J] + 32 * b, x[J] + k + 8 * b, sums[J]), ...);
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+using Q4_0Form = Symmetric<quant::PackedQ4_0, 4, 8>;
+using Q8_0Form = Symmetric<quant::PackedQ8_0, 8, 128>;
+
+// value = d * scale * number - dmin * minimum; sum is dx * (sum of x)
+template <class Packed, int Bits>
+struct KForm {
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+
+  static OP_INLINE void step(F scale, F minimum, const Numbers& n, const std::byte* x,
+                             const std::byte* tail, float sum, F& acc) {
+    const I s = dot32<Bits>(Simd::set1_i(0), n, x);
+    acc = Simd::fma(Simd::to_float(s), Simd::mul(scale, Simd::set1(float_at(tail))), acc);
+    acc = Simd::fnma(minimum, Simd::set1(sum), acc);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    float scaled[sizeof...(J)][16];
+    for (std::size_t b = 0; b < k / 32; b += 8, w += bytes) {
+      (Simd::scaled_sums(x[J] + k + 8 * b, 8, scaled[J]), ...);
+      if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
+      const F d = Simd::load_f16(w + Packed::d), dmin = Simd::load_f16(w + Packed::dmin);
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * i;
+        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes>(p);
+        const F scale = Simd::mul(d, Simd::to_float(Simd::load_u8(w + Packed::scales + 16 * i)));
+        const F minimum =
+            Simd::mul(dmin, Simd::to_float(Simd::load_u8(w + Packed::minima + 16 * i)));
+        Numbers n = load4(p);
+        if constexpr (Bits == 5) n = add_fifth(n, p + Packed::high);
+        (step(scale, minimum, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), scaled[J][2 * i + 1],
+              sums[J]),
+         ...);
+      }
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+using Q4_KForm = KForm<quant::PackedQ4_K, 4>;
+using Q5_KForm = KForm<quant::PackedQ5_K, 5>;
+
+struct Q6_KForm {
+  using Packed = quant::PackedQ6_K;
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+
+  static OP_INLINE void step(F first, F second, const Numbers& n, const std::byte* x,
+                             const std::byte* tail, F& acc) {
+    const F dx = Simd::set1(float_at(tail));
+    const I s = dot_first<6>(Simd::pair_dot(tail + 4, Simd::pair(-32, 0)), n, x);
+    const I t = dot_second<6>(Simd::pair_dot(tail + 4, Simd::pair(0, -32)), n, x);
+    acc = Simd::fma(Simd::to_float(s), Simd::mul(first, dx), acc);
+    acc = Simd::fma(Simd::to_float(t), Simd::mul(second, dx), acc);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    for (std::size_t b = 0; b < k / 32; b += 8, w += bytes) {
+      if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
+      const F d = Simd::load_f16(w + Packed::d);
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * i;
+        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes>(p);
+        const std::byte* scales = w + Packed::scales + 32 * i;
+        const F first = Simd::mul(d, Simd::to_float(Simd::load_i8(scales)));
+        const F second = Simd::mul(d, Simd::to_float(Simd::load_i8(scales + 16)));
+        const Numbers n = add_upper(load4(p), p + Packed::high);
+        (step(first, second, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
+      }
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+
+struct LoadF32 {
+  static constexpr std::size_t size = 4;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load(p); }
+};
+struct LoadF16 {
+  static constexpr std::size_t size = 2;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load_f16(p); }
+};
+struct LoadBF16 {
+  static constexpr std::size_t size = 2;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load_bf16(p); }
+};
+
+// value = scale * number + bias
+template <int Bits, class Load>
+struct AffineForm {
+  using Packed = quant::PackedAffine<Bits>;
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+
+  static OP_INLINE void step(F scale, F bias, const Numbers& n, const std::byte* x,
+                             const std::byte* tail, float sum, F& acc) {
+    const I s = dot32<Bits>(Simd::set1_i(0), n, x);
+    acc = Simd::fma(Simd::to_float(s), Simd::mul(scale, Simd::set1(float_at(tail))), acc);
+    acc = Simd::fma(bias, Simd::set1(sum), acc);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    float scaled[sizeof...(J)][16];
+    const std::size_t blocks = k / 32;
+    for (std::size_t begin = 0; begin < blocks; begin += 8) {
+      const std::size_t count = blocks - begin < 8 ? blocks - begin : 8;
+      (Simd::scaled_sums(x[J] + k + 8 * begin, count, scaled[J]), ...);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t half = i % 2, b = begin + i;
+        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * half;
+        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes + 32>(p);
+        const F scale = Load::load(w + Packed::scales), bias = Load::load(w + Packed::biases);
+        Numbers n;
+        if constexpr (Bits == 4) {
+          n = load4(p);
+        } else {
+          n = load8(p);
+        }
+        (step(scale, bias, n, x[J] + 32 * b, x[J] + k + 8 * b, scaled[J][2 * i + 1], sums[J]), ...);
+        w += half * bytes;
+      }
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+
+// x is f32.
+template <class Load>
+struct FloatForm {
+  static constexpr bool quantized = false;
+  static constexpr std::size_t elements = 32, bytes = 32 * 16 * Load::size;
+
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    for (std::size_t b = 0; b < k; b += 32) {
+      F part[] = {((void)J, Simd::zero())...};
+      for (std::size_t i = 0; i < 32; ++i, w += 16 * Load::size) {
+        if constexpr (sizeof...(J) <= 2) {
+          if (Load::size == 4 || i % 2 == 0) __builtin_prefetch(w + prefetch_distance);
+        }
+        const F weights = Load::load(w);
+        ((part[J] = Simd::fma(weights, Simd::set1(float_at(x[J] + 4 * (b + i))), part[J])), ...);
+      }
+      ((sums[J] = Simd::add(sums[J], part[J])), ...);
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+
+template <class Form, std::size_t... J>
+OP_NOINLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k, float* acc,
+                     std::index_sequence<J...>) {
+  Form::template dot<J...>(w, rows, k, acc);
+}
+
+// Products of m rows of x with one group: acc[16 r + i].
+template <class Form>
+OP_NOINLINE void dot_rows(const std::byte* w, const std::byte* const* rows, std::size_t m,
+                          std::size_t k, float* acc) {
+  std::size_t r = 0;
+  if constexpr (Simd::max_rows >= 8) {
+    for (; r + 8 <= m; r += 8) {
+      dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3, 4, 5, 6, 7>());
+    }
+  }
+  for (; r + 4 <= m; r += 4) {
+    dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3>());
+  }
+  if (r + 2 <= m) {
+    dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1>());
+    r += 2;
+  }
+  if (r < m) dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0>());
+}
+
+}  // namespace
+}  // namespace onepass::ops::OP_ISA

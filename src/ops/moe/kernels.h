@@ -1,0 +1,18 @@
+// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
+#pragma once
+
+#include <span>
+
+#include "core/backend.h"
+
+namespace onepass::ops {
+
+std::span<const KernelRow> moe_cpu_kernels() noexcept;
+
+inline constexpr std::uint32_t max_experts = 1024;
+
+Status launch_moe_gate(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// A tile is a range of the elements of out.
+Status launch_moe_reduce(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
+}  // namespace onepass::ops

@@ -1,0 +1,20 @@
+// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
+#pragma once
+
+#include <span>
+
+#include "core/backend.h"
+
+namespace onepass::ops {
+
+std::span<const KernelRow> move_cpu_kernels() noexcept;
+
+Status launch_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_gather(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// One unit of grid[0] is a strip of transpose_strip rows.
+inline constexpr std::uint32_t transpose_strip = 32;
+Status launch_transpose(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_columns(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_concat(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
+}  // namespace onepass::ops

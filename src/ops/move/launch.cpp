@@ -1,0 +1,67 @@
+#include "ops/launch.h"
+
+#include <string>
+
+#include "ops/move/kernels.h"
+#include "ops/move/params.h"
+#include "ops/shared/halves.h"
+
+namespace onepass::ops {
+
+Status launch_copy(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const CopyParams p = d.params_as<CopyParams>();
+  const std::uint64_t bytes = join(p.bytes_lo, p.bytes_hi);
+  ONEPASS_TRY(expect_views(d, {bytes, bytes}));
+  launch.tiles = tiles_for(bytes / 4, 1);
+  launch.bytes_moved = product({bytes, 2});
+  return {};
+}
+
+Status launch_gather(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const GatherParams p = d.params_as<GatherParams>();
+  const std::uint64_t out = product({p.rows, p.row_bytes});
+  ONEPASS_TRY(expect_views(d, {product({p.source_rows, p.row_bytes}), product({p.rows, 4}), out}));
+  if (p.source_rows == 0 || is_packed(d.format)) {
+    return fail(ErrorCode::invalid_argument, "gather: x has no rows to take", d.file, d.line);
+  }
+  launch.tiles = tiles_for(p.rows, p.row_bytes / 4 + 1);
+  launch.bytes_moved = product({out, 2});
+  return {};
+}
+
+Status launch_transpose(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const TransposeParams p = d.params_as<TransposeParams>();
+  const std::uint64_t bytes = product({p.batch, p.rows, p.cols, p.unit});
+  ONEPASS_TRY(expect_views(d, {bytes, bytes}));
+  const std::uint64_t strips = p.rows / transpose_strip + (p.rows % transpose_strip != 0 ? 1 : 0);
+  launch.tiles =
+      tiles_for(product({p.batch, strips}), product({transpose_strip, p.cols, p.unit}) / 4 + 1);
+  launch.bytes_moved = product({bytes, 2});
+  return {};
+}
+
+Status launch_columns(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const ColumnsParams p = d.params_as<ColumnsParams>();
+  if (std::uint64_t{p.from} + p.bytes > p.from_stride ||
+      std::uint64_t{p.to} + p.bytes > p.to_stride) {
+    return fail(ErrorCode::invalid_argument,
+                std::string(info(d.op).name) + ": params name columns beyond the row", d.file,
+                d.line);
+  }
+  ONEPASS_TRY(expect_views(d, {product({p.rows, p.from_stride}), product({p.rows, p.to_stride})}));
+  launch.tiles = tiles_for(p.rows, p.bytes / 4 + 1);
+  launch.bytes_moved = product({p.rows, p.bytes, 2});
+  return {};
+}
+
+Status launch_concat(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const ConcatParams p = d.params_as<ConcatParams>();
+  const std::uint64_t row = std::uint64_t{p.a_bytes} + p.b_bytes;
+  const std::uint64_t out = product({p.rows, row});
+  ONEPASS_TRY(expect_views(d, {product({p.rows, p.a_bytes}), product({p.rows, p.b_bytes}), out}));
+  launch.tiles = tiles_for(p.rows, row / 4 + 1);
+  launch.bytes_moved = product({out, 2});
+  return {};
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,12 @@
+#include "core/kernel_row.h"
+#include "ops/norm/kernels.h"
+#include "ops/norm/params.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/simd16.h"
+
+#if defined(ONEPASS_HAS_NEON)
+// clang-format off
+#include "ops/shared/begin_neon.h"
+#include "ops/norm/cpu_simd.h"
+#include "ops/shared/end_isa.h"
+#endif

@@ -1,0 +1,19 @@
+#include "ops/launch.h"
+
+#include "ops/quantize/kernels.h"
+#include "ops/quantize/params.h"
+
+namespace onepass::ops {
+
+Status launch_quantize(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const QuantizeParams p = d.params_as<QuantizeParams>();
+  ONEPASS_TRY(expect_views(
+      d, {matrix_bytes(DType::f32, p.rows, p.cols), matrix_bytes(d.format, p.rows, p.cols)}));
+  const std::uint64_t block = info(d.format).block_elements;
+  launch.tiles = tiles_for(product({p.rows, p.cols / block}), block);
+  launch.bytes_moved = view_bytes(d);
+  launch.flops = product({p.rows, p.cols, 2});
+  return {};
+}
+
+}  // namespace onepass::ops

@@ -1,0 +1,39 @@
+// Every block format, and the list of them: ONEPASS_BLOCK_FORMATS(X) is X(format, Block) for each.
+#ifndef ONEPASS_QUANT_BLOCKS_H_
+#define ONEPASS_QUANT_BLOCKS_H_
+
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/k_quantize.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
+#include "quant/q4_0.h"
+#include "quant/q4_1.h"
+#include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
+
+#define ONEPASS_BLOCK_FORMATS(X) \
+  X(q4_0, BlockQ4_0)             \
+  X(q8_0, BlockQ8_0)             \
+  X(q4_1, BlockQ4_1)             \
+  X(q5_0, BlockQ5_0)             \
+  X(q5_1, BlockQ5_1)             \
+  X(q2_k, BlockQ2_K)             \
+  X(q3_k, BlockQ3_K)             \
+  X(q4_k, BlockQ4_K)             \
+  X(q5_k, BlockQ5_K)             \
+  X(q6_k, BlockQ6_K)             \
+  X(iq4_nl, BlockIQ4_NL)         \
+  X(iq4_xs, BlockIQ4_XS)
+
+namespace onepass::quant {
+
+inline constexpr int max_block_elements = 256;
+
+}  // namespace onepass::quant
+
+#endif  // ONEPASS_QUANT_BLOCKS_H_

@@ -1,0 +1,115 @@
+// Fits of a scale to a few numbers, for the reference quantizers. Deterministic: plain f32 in a
+// fixed order.
+#ifndef ONEPASS_QUANT_FIT_H_
+#define ONEPASS_QUANT_FIT_H_
+
+#include "ops/shared/scalar.h"
+
+namespace onepass::quant {
+
+// To the nearest integer, halves away from zero, within [lo, hi]; lo for what is not a number.
+OP_FN int round_to(float x, int lo, int hi) {
+  const float low = static_cast<float>(lo), high = static_cast<float>(hi);
+  float t = x > low ? x : low;
+  t = t < high ? t : high;
+  return static_cast<int>(t < 0.0f ? t - 0.5f : t + 0.5f);
+}
+
+OP_FN float magnitude(float x) { return x < 0.0f ? -x : x; }
+OP_FN float inverse_or_zero(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
+
+// The number of largest magnitude, with its sign; 0 for zeros and for what is not a number.
+OP_FN float extreme_of(const float* x, int n) {
+  float extreme = 0.0f;
+  for (int i = 0; i < n; ++i) {
+    if (magnitude(x[i]) > magnitude(extreme)) extreme = x[i];
+  }
+  return extreme;
+}
+
+struct Range {
+  float lo, hi;
+};
+OP_FN Range range_of(const float* x, int n) {
+  Range r{x[0], x[0]};
+  for (int i = 1; i < n; ++i) {
+    if (x[i] < r.lo) r.lo = x[i];
+    if (x[i] > r.hi) r.hi = x[i];
+  }
+  return r;
+}
+
+// x ~ scale * q with q in [lo, hi], lo < 0: of the scales that put the extreme near lo or hi, the
+// least squares fit with the smallest error. Larger numbers weigh more.
+OP_FN float fit_scale(const float* x, int n, int lo, int hi) {
+  const float extreme = extreme_of(x, n);
+  if (extreme == 0.0f) return 0.0f;
+  float best_scale = extreme / static_cast<float>(lo), best_gain = -1.0f;
+  for (int step = -9; step <= 9; ++step) {
+    for (int side = 0; side < 2; ++side) {
+      const float target = static_cast<float>(side == 0 ? lo : hi) +
+                           (side == 0 ? 0.1f : -0.1f) * static_cast<float>(step);
+      const float inverse = target / extreme;
+      float xq = 0.0f, qq = 0.0f;
+      for (int i = 0; i < n; ++i) {
+        const float q = static_cast<float>(round_to(x[i] * inverse, lo, hi));
+        const float weight = x[i] * x[i];
+        xq += weight * x[i] * q;
+        qq += weight * q * q;
+      }
+      // The squared error falls by xq^2 / qq.
+      if (qq > 0.0f && xq * xq > best_gain * qq) {
+        best_gain = xq * xq / qq;
+        best_scale = xq / qq;
+      }
+    }
+  }
+  return best_scale;
+}
+
+// x ~ scale * q - offset with q in [0, top], scale and offset >= 0.
+struct Affine {
+  float scale, offset;
+};
+OP_FN Affine fit_affine(const float* x, int n, int top) {
+  Range r = range_of(x, n);
+  if (!(r.lo < 0.0f)) r.lo = 0.0f;
+  if (!(r.hi > r.lo)) return {0.0f, -r.lo};
+  Affine best{(r.hi - r.lo) / static_cast<float>(top), -r.lo};
+  float best_error = -1.0f;
+  Affine trial = best;
+  for (int round = 0; round < 8; ++round) {
+    // Numbers for the trial, then the least squares line through them.
+    float error = 0.0f, sum_q = 0.0f, sum_x = 0.0f, sum_qq = 0.0f, sum_xq = 0.0f;
+    const float inverse = inverse_or_zero(trial.scale);
+    for (int i = 0; i < n; ++i) {
+      const float q = static_cast<float>(round_to((x[i] + trial.offset) * inverse, 0, top));
+      const float difference = trial.scale * q - trial.offset - x[i];
+      error += difference * difference;
+      sum_q += q;
+      sum_x += x[i];
+      sum_qq += q * q;
+      sum_xq += x[i] * q;
+    }
+    if (best_error < 0.0f || error < best_error) {
+      best_error = error;
+      best = trial;
+    }
+    const float count = static_cast<float>(n);
+    const float det = count * sum_qq - sum_q * sum_q;
+    if (!(det > 0.0f)) break;
+    float scale = (count * sum_xq - sum_x * sum_q) / det;
+    float offset = (scale * sum_q - sum_x) / count;
+    if (offset < 0.0f) {  // through the origin instead
+      offset = 0.0f;
+      scale = sum_qq > 0.0f ? sum_xq / sum_qq : 0.0f;
+    }
+    if (!(scale > 0.0f)) break;
+    trial = {scale, offset};
+  }
+  return best;
+}
+
+}  // namespace onepass::quant
+
+#endif  // ONEPASS_QUANT_FIT_H_

@@ -1,0 +1,77 @@
+// iq4_nl: 32 values as indices into a table of 16 unevenly spaced numbers, with one f16 scale.
+#ifndef ONEPASS_QUANT_IQ4_NL_H_
+#define ONEPASS_QUANT_IQ4_NL_H_
+
+#include "quant/fit.h"
+
+namespace onepass::quant {
+
+struct BlockIQ4_NL {
+  static constexpr int elements = 32;
+  std::uint16_t d;      // f16
+  std::uint8_t qs[16];  // byte j: element j in the low bits, j + 16 in the high ones
+};
+static_assert(sizeof(BlockIQ4_NL) == 18);
+
+OP_FN int iq4_value(int index) {
+  constexpr std::int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+  return values[index];
+}
+
+// The index of the nearest value, the lower one in the middle; 0 for what is not a number.
+OP_FN int iq4_index(float x) {
+  int best = 0;
+  for (int i = 1; i < 16; ++i) {
+    const float middle = 0.5f * static_cast<float>(iq4_value(i - 1) + iq4_value(i));
+    if (x > middle) best = i;
+  }
+  return best;
+}
+
+// Of the scales that put the extreme near the end of the table, the least squares fit with the
+// smallest error.
+OP_FN float iq4_fit(const float* x) {
+  const float extreme = extreme_of(x, 32);
+  if (extreme == 0.0f) return 0.0f;
+  float best_scale = extreme / -127.0f, best_gain = -1.0f;
+  for (int step = -12; step <= 12; ++step) {
+    for (int side = 0; side < 2; ++side) {
+      const float end = side == 0 ? -127.0f : 113.0f;
+      const float inverse = (end + 2.0f * static_cast<float>(step)) / extreme;
+      float xq = 0.0f, qq = 0.0f;
+      for (int i = 0; i < 32; ++i) {
+        const float q = static_cast<float>(iq4_value(iq4_index(x[i] * inverse)));
+        const float weight = x[i] * x[i];
+        xq += weight * x[i] * q;
+        qq += weight * q * q;
+      }
+      if (qq > 0.0f && xq * xq > best_gain * qq) {
+        best_gain = xq * xq / qq;
+        best_scale = xq / qq;
+      }
+    }
+  }
+  return best_scale;
+}
+
+OP_FN void dequantize(const BlockIQ4_NL& block, float* out) {
+  const float d = ops::op_f16_to_f32(block.d);
+  for (int j = 0; j < 16; ++j) {
+    out[j] = d * static_cast<float>(iq4_value(block.qs[j] & 15));
+    out[j + 16] = d * static_cast<float>(iq4_value(block.qs[j] >> 4));
+  }
+}
+
+OP_FN void quantize(const float* x, BlockIQ4_NL& block) {
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(iq4_fit(x)));
+  const float inverse = inverse_or_zero(ops::op_f16_to_f32(block.d));
+  for (int j = 0; j < 16; ++j) {
+    block.qs[j] =
+        static_cast<std::uint8_t>(iq4_index(x[j] * inverse) | iq4_index(x[j + 16] * inverse) << 4);
+  }
+}
+
+}  // namespace onepass::quant
+
+#endif  // ONEPASS_QUANT_IQ4_NL_H_

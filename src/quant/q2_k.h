@@ -1,0 +1,60 @@
+// q2_k: 256 values as 2-bit numbers; per 16 of them a 4-bit scale and a 4-bit offset.
+#ifndef ONEPASS_QUANT_Q2_K_H_
+#define ONEPASS_QUANT_Q2_K_H_
+
+#include "quant/fit.h"
+
+namespace onepass::quant {
+
+struct BlockQ2_K {
+  static constexpr int elements = 256;
+  std::uint8_t scales[16];  // of 16 elements each: scale in the low bits, offset in the high ones
+  std::uint8_t qs[64];      // byte 32 h + l: elements 128 h + 32 s + l at bit 2 s
+  std::uint16_t d, dmin;    // f16, of the scales and the offsets
+};
+static_assert(sizeof(BlockQ2_K) == 84);
+
+OP_FN void dequantize(const BlockQ2_K& block, float* out) {
+  const float d = ops::op_f16_to_f32(block.d), dmin = ops::op_f16_to_f32(block.dmin);
+  for (int j = 0; j < 16; ++j) {
+    const float scale = d * static_cast<float>(block.scales[j] & 15);
+    const float offset = dmin * static_cast<float>(block.scales[j] >> 4);
+    const std::uint8_t* qs = block.qs + 32 * (j / 8) + 16 * (j % 2);
+    const int shift = 2 * (j % 8 / 2);
+    for (int l = 0; l < 16; ++l) {
+      out[16 * j + l] = scale * static_cast<float>(qs[l] >> shift & 3) - offset;
+    }
+  }
+}
+
+OP_FN void quantize(const float* x, BlockQ2_K& block) {
+  Affine fits[16];
+  float max_scale = 0.0f, max_offset = 0.0f;
+  for (int j = 0; j < 16; ++j) {
+    fits[j] = fit_affine(x + 16 * j, 16, 3);
+    if (fits[j].scale > max_scale) max_scale = fits[j].scale;
+    if (fits[j].offset > max_offset) max_offset = fits[j].offset;
+  }
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_scale / 15.0f));
+  block.dmin = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_offset / 15.0f));
+  const float d = ops::op_f16_to_f32(block.d), dmin = ops::op_f16_to_f32(block.dmin);
+  const float inverse_d = inverse_or_zero(d), inverse_dmin = inverse_or_zero(dmin);
+  for (int i = 0; i < 64; ++i) block.qs[i] = 0;
+  for (int j = 0; j < 16; ++j) {
+    const int sc = round_to(fits[j].scale * inverse_d, 0, 15);
+    const int m = round_to(fits[j].offset * inverse_dmin, 0, 15);
+    block.scales[j] = static_cast<std::uint8_t>(sc | m << 4);
+    const float inverse = inverse_or_zero(d * static_cast<float>(sc));
+    const float offset = dmin * static_cast<float>(m);
+    std::uint8_t* qs = block.qs + 32 * (j / 8) + 16 * (j % 2);
+    const int shift = 2 * (j % 8 / 2);
+    for (int l = 0; l < 16; ++l) {
+      const int q = round_to((x[16 * j + l] + offset) * inverse, 0, 3);
+      qs[l] = static_cast<std::uint8_t>(qs[l] | q << shift);
+    }
+  }
+}
+
+}  // namespace onepass::quant
+
+#endif  // ONEPASS_QUANT_Q2_K_H_

@@ -1,0 +1,117 @@
+// Random weights of every format that can be packed, with the values they stand for.
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernel_harness.h"
+#include "quant/packed.h"
+#include "quant/q4_k.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
+
+namespace onepass::test {
+
+inline constexpr DType packable_types[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
+                                           DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
+
+struct NativeRows {
+  std::vector<std::byte> bytes;
+  std::vector<float> values;
+};
+
+// Blocks of random bits with scales of a sensible size.
+template <class Block>
+void append_blocks(NativeRows& m, std::size_t n, std::mt19937& g) {
+  for (std::size_t i = 0; i < n; i += Block::elements) {
+    Block block;
+    std::uint8_t raw[sizeof(Block)];
+    for (std::uint8_t& b : raw) b = static_cast<std::uint8_t>(g());
+    std::memcpy(&block, raw, sizeof(Block));
+    const auto scale = [&g] {
+      const float x = 1e-4f * static_cast<float>(1 + g() % 1000) * (g() % 2 ? 1.0f : -1.0f);
+      return static_cast<std::uint16_t>(ops::op_f32_to_f16(x));
+    };
+    block.d = scale();
+    if constexpr (requires { block.dmin; }) block.dmin = scale();
+    float values[Block::elements];
+    quant::dequantize(block, values);
+    const auto* p = reinterpret_cast<const std::byte*>(&block);
+    m.bytes.insert(m.bytes.end(), p, p + sizeof(Block));
+    m.values.insert(m.values.end(), values, values + Block::elements);
+  }
+}
+
+inline NativeRows random_rows(DType type, std::uint32_t rows, std::uint32_t cols, unsigned seed) {
+  NativeRows m;
+  std::mt19937 g(seed);
+  const std::size_t n = std::size_t{rows} * cols;
+  switch (type) {
+    case DType::q4_0:
+      append_blocks<quant::BlockQ4_0>(m, n, g);
+      break;
+    case DType::q8_0:
+      append_blocks<quant::BlockQ8_0>(m, n, g);
+      break;
+    case DType::q4_k:
+      append_blocks<quant::BlockQ4_K>(m, n, g);
+      break;
+    case DType::q5_k:
+      append_blocks<quant::BlockQ5_K>(m, n, g);
+      break;
+    case DType::q6_k:
+      append_blocks<quant::BlockQ6_K>(m, n, g);
+      break;
+    default: {
+      const Stored s = store(type, random_floats(n, seed));
+      m.bytes = s.bytes;
+      for (double v : s.values) m.values.push_back(static_cast<float>(v));
+    }
+  }
+  return m;
+}
+
+inline std::vector<std::byte> pack_matrix(DType native, std::uint32_t rows, std::uint32_t cols,
+                                          std::span<const std::byte> bytes) {
+  const DType packed = quant::packed_format(native).value();
+  std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
+  const Status status = quant::pack(native, packed, rows, cols, bytes, p);
+  EXPECT_TRUE(status.has_value()) << (status ? "" : status.error().message);
+  return p;
+}
+
+struct AffineMatrix {
+  std::vector<std::byte> weight, scales, biases;
+  std::vector<float> values;
+  std::uint32_t bits = 4, group_size = 64;
+  DType type = DType::f16;
+
+  quant::AffineRows rows() const { return {weight, scales, biases, bits, group_size, type}; }
+};
+inline AffineMatrix random_affine(std::uint32_t bits, std::uint32_t group, DType type,
+                                  std::uint32_t rows, std::uint32_t cols, unsigned seed) {
+  AffineMatrix m;
+  m.bits = bits;
+  m.group_size = group;
+  m.type = type;
+  std::mt19937 g(seed);
+  const std::size_t n = std::size_t{rows} * cols;
+  m.weight.resize(n * bits / 8);
+  for (std::byte& b : m.weight) b = static_cast<std::byte>(g());
+  const Stored scales = store(type, random_floats(n / group, seed + 1, 0.05f));
+  const Stored biases = store(type, random_floats(n / group, seed + 2, 0.5f));
+  m.scales = scales.bytes;
+  m.biases = biases.bytes;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto byte = static_cast<unsigned>(m.weight[i * bits / 8]);
+    const unsigned q = bits == 8 ? byte : byte >> 4 * (i % 2) & 15u;
+    const auto scale = static_cast<float>(scales.values[i / group]);
+    const auto bias = static_cast<float>(biases.values[i / group]);
+    m.values.push_back(static_cast<float>(q) * scale + bias);
+  }
+  return m;
+}
+
+}  // namespace onepass::test

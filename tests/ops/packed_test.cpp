@@ -1,0 +1,111 @@
+#include "quant/packed.h"
+
+#include <cstring>
+#include <random>
+
+#include "kernel_harness.h"
+#include "packed_rows.h"
+
+namespace onepass::test {
+namespace {
+
+TEST(Packed, EveryRowUnpacksToTheBitsOfItsBlocks) {
+  for (DType native : packable_types) {
+    const DType packed = quant::packed_format(native).value();
+    for (std::uint32_t rows : {1u, 15u, 16u, 17u, 50u}) {
+      for (std::uint32_t cols : {256u, 768u}) {
+        const NativeRows m = random_rows(native, rows, cols, rows * cols);
+        const std::vector<std::byte> p = pack_matrix(native, rows, cols, m.bytes);
+        for (std::uint32_t r = 0; r < rows; ++r) {
+          std::vector<float> got(cols);
+          quant::unpack_row(packed, p.data(), r, cols, got.data());
+          ASSERT_EQ(std::memcmp(got.data(), m.values.data() + std::size_t{r} * cols, cols * 4), 0)
+              << name(packed) << " row " << r << " of " << rows;
+        }
+        // Rows that only fill the group have a scale of zero.
+        for (std::uint32_t r = rows; r < (rows + 15) / 16 * 16; ++r) {
+          std::vector<float> got(cols, 1.0f);
+          quant::unpack_row(packed, p.data(), r, cols, got.data());
+          for (float v : got) ASSERT_EQ(v, 0.0f) << name(packed);
+        }
+      }
+    }
+  }
+}
+
+TEST(Packed, PartsOfSixteenRowsMakeTheWholeMatrix) {
+  for (DType native : packable_types) {
+    const DType packed = quant::packed_format(native).value();
+    const std::uint32_t rows = 41, cols = 512;
+    const NativeRows m = random_rows(native, rows, cols, 3);
+    const std::vector<std::byte> whole = pack_matrix(native, rows, cols, m.bytes);
+    std::vector<std::byte> parts(whole.size());
+    const std::size_t row_bytes = m.bytes.size() / rows;
+    for (std::uint32_t r = 0; r < rows; r += 16) {
+      const std::uint32_t count = std::min(16u, rows - r);
+      const auto offset = static_cast<std::size_t>(storage_bytes(packed, r, cols).value());
+      const Status status = quant::pack(
+          native, packed, count, cols, std::span(m.bytes).subspan(r * row_bytes, count * row_bytes),
+          std::span(parts).subspan(offset));
+      ASSERT_TRUE(status) << status.error().message;
+    }
+    EXPECT_EQ(parts, whole) << name(packed);
+  }
+}
+
+TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
+  for (std::uint32_t bits : {4u, 8u}) {
+    for (std::uint32_t group : {64u, 128u}) {
+      for (DType type : {DType::f16, DType::bf16}) {
+        const std::uint32_t rows = 19, cols = 384;
+        const AffineMatrix m = random_affine(bits, group, type, rows, cols, bits + group);
+        const DType packed = quant::packed_affine_format(bits, group, type).value();
+        std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
+        const Status status = quant::pack_affine(m.rows(), packed, rows, cols, p);
+        ASSERT_TRUE(status) << status.error().message;
+        std::vector<float> got(cols);
+        for (std::uint32_t r = 0; r < rows; ++r) {
+          quant::unpack_row(packed, p.data(), r, cols, got.data());
+          for (std::uint32_t c = 0; c < cols; ++c) {
+            ASSERT_EQ(got[c], m.values[std::size_t{r} * cols + c])
+                << name(packed) << " " << r << ", " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Packed, WhatDoesNotFitIsAnError) {
+  std::vector<std::byte> src(4096), dst(65536);
+  using quant::pack;
+  EXPECT_EQ(pack(DType::q4_0, DType::q8_0_r16, 1, 32, src, dst).error().code,
+            ErrorCode::unsupported);
+  EXPECT_EQ(pack(DType::q4_0, DType::q4_0, 1, 32, src, dst).error().code, ErrorCode::unsupported);
+  EXPECT_EQ(pack(DType::q4_0, DType::q4_0_r16, 1, 48, src, dst).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(pack(DType::f32, DType::f32_r16, 33, 32, src, dst).error().code,
+            ErrorCode::invalid_argument);  // src
+  EXPECT_EQ(pack(DType::q4_k, DType::q4_k_r16, 17, 256, src, std::span(dst).first(2 * 2368 - 1))
+                .error()
+                .code,
+            ErrorCode::invalid_argument);  // dst
+  EXPECT_EQ(pack(DType::f32, DType::f32_r16, ~std::uint64_t{0}, 32, src, dst).error().code,
+            ErrorCode::invalid_argument);
+  quant::AffineRows a{src, src, src, 4, 32, DType::f16};
+  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 64, dst).error().code,
+            ErrorCode::unsupported);
+  a.group_size = 128;
+  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 64, dst).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(quant::pack_affine(a, DType::a8_f16_r16, 1, 128, dst).error().code,
+            ErrorCode::unsupported);
+  a.scales = {};
+  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 128, dst).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_FALSE(quant::packed_format(DType::q8a));
+  EXPECT_FALSE(quant::packed_affine_format(4, 64, DType::f32));
+}
+
+}  // namespace
+}  // namespace onepass::test
