@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/cpu.h"
 #include "core/backend.h"
 #include "onepass/device.h"
 #include "onepass/step_state.h"
@@ -42,10 +43,11 @@ inline std::vector<std::span<const KernelRow>> kernel_tables() {
           ops::quantize_cpu_kernels()};
 }
 
-inline const KernelRow* find_row(Op op, DType format) {
+// The row a device with these features takes.
+inline const KernelRow* find_row(Op op, DType format, std::uint32_t features = cpu_features()) {
   for (std::span<const KernelRow> table : kernel_tables()) {
     for (const KernelRow& row : table) {
-      if (row.op == op && row.format == format) return &row;
+      if (row.op == op && row.format == format && (row.needs & ~features) == 0) return &row;
     }
   }
   return nullptr;
@@ -53,7 +55,8 @@ inline const KernelRow* find_row(Op op, DType format) {
 
 class KernelRun {
  public:
-  KernelRun(Op op, DType format) : dispatch_(make_dispatch(op, format)) {}
+  KernelRun(Op op, DType format, std::uint32_t features = cpu_features())
+      : dispatch_(make_dispatch(op, format)), features_(features & cpu_features()) {}
 
   template <class P>
   KernelRun& params(const P& p) {
@@ -97,7 +100,7 @@ class KernelRun {
 
   // Status of the launch function alone.
   Status launch_status() const {
-    const KernelRow* row = find_row(dispatch_.op, dispatch_.format);
+    const KernelRow* row = find_row(dispatch_.op, dispatch_.format, features_);
     Launch launch;
     return row->launch(DeviceInfo{}, dispatch_, launch);
   }
@@ -148,7 +151,7 @@ class KernelRun {
   }
 
   void run_once(std::byte poison, unsigned seed) {
-    const KernelRow* row = find_row(dispatch_.op, dispatch_.format);
+    const KernelRow* row = find_row(dispatch_.op, dispatch_.format, features_);
     ASSERT_NE(row, nullptr) << name() << " has no row for " << onepass::name(dispatch_.format);
     ASSERT_EQ(dispatch_.n_views, info(dispatch_.op).n_slots);
     ASSERT_EQ(dispatch_.params_bytes, info(dispatch_.op).params_bytes);
@@ -197,6 +200,7 @@ class KernelRun {
   }
 
   Dispatch dispatch_;
+  std::uint32_t features_;
   Launch launch_;
   std::vector<Memory> memories_;
   std::vector<std::size_t> memory_of_;  // by view

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "kernel_harness.h"
 
@@ -21,12 +22,14 @@ TEST(Tables, EveryOpHasACpuKernel) {
 
 TEST(Tables, KernelRowsAreCompleteAndDistinct) {
   std::set<std::string> names;
-  std::set<std::pair<Op, DType>> keys;
+  std::set<std::tuple<Op, DType, std::uint32_t>> keys;
   for (auto table : kernel_tables()) {
     for (const KernelRow& row : table) {
       EXPECT_TRUE(row.launch != nullptr && row.cpu != nullptr) << row.name;
       EXPECT_TRUE(names.insert(row.name).second) << row.name;
-      EXPECT_TRUE(keys.insert({row.op, row.format}).second) << row.name;
+      EXPECT_TRUE(keys.insert({row.op, row.format, row.needs}).second) << row.name;
+      // The first row a machine can run is taken: the one for every machine must be the last.
+      EXPECT_TRUE(row.needs == 0 || !keys.contains({row.op, row.format, 0u})) << row.name;
       EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
       EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
     }
