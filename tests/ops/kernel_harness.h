@@ -45,26 +45,28 @@ inline std::vector<std::span<const KernelRow>> kernel_tables() {
           ops::quantize_cpu_kernels(), ops::move_cpu_kernels(),        ops::moe_cpu_kernels()};
 }
 
-// The rows this machine can run, best first.
-inline std::vector<const KernelRow*> find_rows(Op op, DType format) {
+// The rows a machine with these features can run, best first.
+inline std::vector<const KernelRow*> find_rows(Op op, DType format,
+                                               std::uint32_t features = cpu_features()) {
   std::vector<const KernelRow*> rows;
   for (std::span<const KernelRow> table : kernel_tables()) {
     for (const KernelRow& row : table) {
-      if (row.op == op && row.format == format && (row.needs & ~cpu_features()) == 0) {
+      if (row.op == op && row.format == format && (row.needs & ~features) == 0) {
         rows.push_back(&row);
       }
     }
   }
   return rows;
 }
-inline const KernelRow* find_row(Op op, DType format) {
-  const std::vector<const KernelRow*> rows = find_rows(op, format);
+inline const KernelRow* find_row(Op op, DType format, std::uint32_t features = cpu_features()) {
+  const std::vector<const KernelRow*> rows = find_rows(op, format, features);
   return rows.empty() ? nullptr : rows[0];
 }
 
 class KernelRun {
  public:
-  KernelRun(Op op, DType format) : dispatch_(make_dispatch(op, format)) {}
+  KernelRun(Op op, DType format, std::uint32_t features = cpu_features())
+      : dispatch_(make_dispatch(op, format)), features_(features & cpu_features()) {}
 
   template <class P>
   KernelRun& params(const P& p) {
@@ -94,7 +96,7 @@ class KernelRun {
   // instruction set of this machine, with the same bytes again.
   KernelRun& run(bool writes_all = true) {
     const std::vector<Memory> before = memories_;
-    const std::vector<const KernelRow*> rows = find_rows(dispatch_.op, dispatch_.format);
+    const std::vector<const KernelRow*> rows = find_rows(dispatch_.op, dispatch_.format, features_);
     if (rows.empty()) {
       ADD_FAILURE() << name() << " has no row for " << onepass::name(dispatch_.format);
       return *this;
@@ -122,7 +124,7 @@ class KernelRun {
 
   // Status of the launch function alone.
   Status launch_status() const {
-    const KernelRow* row = find_row(dispatch_.op, dispatch_.format);
+    const KernelRow* row = find_row(dispatch_.op, dispatch_.format, features_);
     Launch launch;
     return row->launch(device_, dispatch_, launch);
   }
@@ -241,6 +243,7 @@ class KernelRun {
 
   Dispatch dispatch_;
   DeviceInfo device_;
+  std::uint32_t features_;
   Launch launch_;
   std::vector<Memory> memories_;
   std::vector<std::size_t> memory_of_;  // by view

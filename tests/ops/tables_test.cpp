@@ -31,6 +31,8 @@ TEST(Tables, KernelRowsAreCompleteAndDistinct) {
       EXPECT_TRUE(row.launch != nullptr && row.cpu != nullptr) << row.name;
       EXPECT_TRUE(names.insert({row.name, row.needs}).second) << row.name;
       EXPECT_TRUE(keys.insert({row.op, row.format, row.needs}).second) << row.name;
+      // The first row a machine can run is taken: the one for every machine must be the last.
+      EXPECT_TRUE(row.needs == 0 || !keys.contains({row.op, row.format, 0u})) << row.name;
       EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
       EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
     }

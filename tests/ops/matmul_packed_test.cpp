@@ -1,0 +1,434 @@
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "kernel_harness.h"
+#include "onepass/onepass.h"
+#include "onepass/ops.h"
+#include "ops/matmul/params.h"
+#include "ops/quantize/params.h"
+#include "packed_rows.h"
+
+namespace onepass::test {
+namespace {
+
+constexpr std::uint32_t avx2 = static_cast<std::uint32_t>(Feature::avx2);
+// Masks of the instruction sets below the machine's best.
+const std::uint32_t feature_sets[] = {~0u, avx2, 0u};
+
+struct Weights {
+  DType type;
+  std::vector<std::byte> packed;
+  std::vector<float> values;
+};
+
+// Every packed format with a matrix of it.
+std::vector<Weights> every_format(std::uint32_t n, std::uint32_t k, unsigned seed) {
+  std::vector<Weights> all;
+  for (DType native : packable_types) {
+    NativeRows m = random_rows(native, n, k, seed);
+    all.push_back({quant::packed_format(native).value(), pack_matrix(native, n, k, m.bytes),
+                   std::move(m.values)});
+  }
+  for (std::uint32_t bits : {4u, 8u}) {
+    for (DType type : {DType::f16, DType::bf16}) {
+      AffineMatrix m = random_affine(bits, 64, type, n, k, seed);
+      const DType packed = quant::packed_affine_format(bits, 64, type).value();
+      std::vector<std::byte> p(storage_bytes(packed, n, k).value());
+      EXPECT_TRUE(quant::pack_affine(m.rows(), packed, n, k, p).has_value());
+      all.push_back({packed, std::move(p), std::move(m.values)});
+    }
+  }
+  return all;
+}
+
+std::vector<std::byte> as_bytes(const std::vector<float>& x) {
+  std::vector<std::byte> bytes(x.size() * 4);
+  std::memcpy(bytes.data(), x.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<std::byte> quantized(const std::vector<float>& x, std::uint32_t rows,
+                                 std::uint32_t features = ~0u) {
+  const auto cols = static_cast<std::uint32_t>(x.size() / rows);
+  KernelRun run(Op::quantize, DType::q8a, features);
+  run.params(ops::QuantizeParams{rows, cols}).in(x).out(x.size() / 32 * 40).run();
+  return run.get<std::byte>(1);
+}
+
+// What the kernel of this format reads as x.
+std::vector<std::byte> input_for(DType type, const std::vector<float>& x, std::uint32_t rows) {
+  return find_row(Op::matmul, type)->input == DType::q8a ? quantized(x, rows) : as_bytes(x);
+}
+
+std::vector<float> matmul(const Weights& w, const std::vector<float>& x, std::uint32_t m,
+                          std::uint32_t n, std::uint32_t k, std::uint32_t features = ~0u) {
+  KernelRun run(Op::matmul, w.type, features);
+  run.params(ops::MatmulParams{m, n, k}).in(input_for(w.type, x, m)).in(w.packed);
+  run.out(std::size_t{m} * n * 4).run();
+  return run.get<float>(2);
+}
+
+TEST(Quantize, BlocksHoldTheNearestNumbersAndTheirSums) {
+  const std::uint32_t rows = 9, cols = 352;
+  std::vector<float> x = random_floats(rows * cols, 1, 3.0f);
+  std::fill_n(x.begin() + 32, 32, 0.0f);
+  std::fill_n(x.begin() + 64, 32, -2.0f);
+  for (std::size_t i = 0; i < 32; ++i) x[96 + i] = (static_cast<float>(i) - 15.5f) * 0.5f;
+  x[96] = 127.0f;  // the others of this block are ties and integers
+  const std::vector<std::byte> q = quantized(x, rows);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    const std::byte* row = q.data() + std::size_t{r} * cols / 32 * 40;
+    for (std::uint32_t b = 0; b < cols / 32; ++b) {
+      const float* values = x.data() + r * cols + b * 32;
+      float largest = 0;
+      for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(values[i]));
+      float d;
+      std::int16_t sums[2], expected[2] = {};
+      std::memcpy(&d, row + cols + 8 * b, 4);
+      std::memcpy(sums, row + cols + 8 * b + 4, 4);
+      EXPECT_EQ(d, largest / 127.0f);
+      for (int i = 0; i < 32; ++i) {
+        const auto number = static_cast<std::int8_t>(row[32 * b + static_cast<std::uint32_t>(i)]);
+        const float t = d > 0 ? values[i] * (1.0f / d) : 0.0f;
+        EXPECT_EQ(static_cast<float>(number), std::nearbyint(t)) << values[i];
+        expected[i / 16] = static_cast<std::int16_t>(expected[i / 16] + number);
+      }
+      EXPECT_EQ(sums[0], expected[0]);
+      EXPECT_EQ(sums[1], expected[1]);
+    }
+  }
+}
+
+TEST(Quantize, EveryInstructionSetGivesTheSameBytesAlsoOfOddValues) {
+  std::mt19937 g(4);
+  std::vector<float> x = random_floats(64 * 96, 5, 100.0f);
+  for (float& v : x) {
+    if (g() % 50 == 0) v = ops::op_from_bits(static_cast<std::uint32_t>(g()));
+  }
+  const std::vector<std::byte> best = quantized(x, 64);
+  for (std::uint32_t features : feature_sets) {
+    const std::vector<std::byte> got = quantized(x, 64, features);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::size_t in_row = i % (96 / 32 * 40);
+      if (in_row >= 96 && (in_row - 96) % 8 < 4) continue;  // d, which may be a NaN
+      ASSERT_EQ(got[i], best[i]) << i;
+    }
+  }
+}
+
+TEST(MatmulPacked, MatchesDoubleWithinTheStepOfTheActivations) {
+  const std::uint32_t n = 37, k = 768;
+  for (const Weights& w : every_format(n, k, 7)) {
+    for (std::uint32_t m : {1u, 2u, 7u, 33u}) {
+      const std::vector<float> x = random_floats(std::size_t{m} * k, m);
+      const std::vector<float> got = matmul(w, x, m, n, k);
+      const bool rounded = find_row(Op::matmul, w.type)->input == DType::q8a;
+      for (std::uint32_t r = 0; r < m; ++r) {
+        for (std::uint32_t c = 0; c < n; ++c) {
+          double want = 0, bound = 0, magnitude = 0;
+          for (std::uint32_t b = 0; b < k; b += 32) {
+            double largest = 0;
+            for (std::uint32_t i = b; i < b + 32; ++i) {
+              largest = std::max(largest, std::abs(f64(x[r * k + i])));
+            }
+            for (std::uint32_t i = b; i < b + 32; ++i) {
+              const double weight = f64(w.values[c * k + i]);
+              want += f64(x[r * k + i]) * weight;
+              magnitude += std::abs(f64(x[r * k + i]) * weight);
+              if (rounded) bound += largest / 127.0 * 0.5001 * std::abs(weight);
+            }
+          }
+          // Terms that cancel, as scale and minimum of q4_k, may be larger than the products.
+          bound += k * 0x1p-24 * (rounded ? 30.0 : 1.0) * magnitude + 1e-5;
+          ASSERT_NEAR(f64(got[r * n + c]), want, bound) << name(w.type) << " " << r << ", " << c;
+        }
+      }
+    }
+  }
+}
+
+// The double sum of the quantized activations leaves only roundings of f32.
+TEST(MatmulPacked, MatchesDoubleOfTheQuantizedActivations) {
+  const std::uint32_t m = 3, n = 48, k = 512;
+  for (const Weights& w : every_format(n, k, 8)) {
+    if (find_row(Op::matmul, w.type)->input != DType::q8a) continue;
+    const std::vector<float> x = random_floats(std::size_t{m} * k, m);
+    const std::vector<std::byte> q = quantized(x, m);
+    const std::vector<float> got = matmul(w, x, m, n, k);
+    for (std::uint32_t r = 0; r < m; ++r) {
+      const std::byte* row = q.data() + r * k / 32 * 40;
+      for (std::uint32_t c = 0; c < n; ++c) {
+        double want = 0, magnitude = 0;
+        for (std::uint32_t i = 0; i < k; ++i) {
+          float d;
+          std::memcpy(&d, row + k + i / 32 * 8, 4);
+          const double term = f64(d) * static_cast<int>(static_cast<std::int8_t>(row[i])) *
+                              f64(w.values[c * k + i]);
+          want += term;
+          magnitude += std::abs(term);
+        }
+        ASSERT_NEAR(f64(got[r * n + c]), want, 2e-5 * magnitude + 1e-5)
+            << name(w.type) << " " << r << ", " << c;
+      }
+    }
+  }
+}
+
+TEST(MatmulPacked, EveryInstructionSetGivesTheSameBits) {
+  for (std::uint32_t n : {16u, 37u, 130u}) {
+    const std::uint32_t k = 256 * (1 + n % 3);
+    for (const Weights& w : every_format(n, k, n)) {
+      for (std::uint32_t m : {1u, 2u, 7u, 33u}) {
+        const std::vector<float> x = random_floats(std::size_t{m} * k, m + n, 2.0f);
+        const std::vector<float> base = matmul(w, x, m, n, k, 0u);
+        for (std::uint32_t features : feature_sets) {
+          ASSERT_EQ(matmul(w, x, m, n, k, features), base) << name(w.type) << " " << m;
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulPacked, RowDoesNotDependOnHowManyRowsThereAre) {
+  const std::uint32_t m = 75, n = 50, k = 512;
+  for (const Weights& w : every_format(n, k, 11)) {
+    const std::vector<float> x = random_floats(std::size_t{m} * k, 12);
+    for (std::uint32_t features : feature_sets) {
+      const std::vector<float> all = matmul(w, x, m, n, k, features);
+      for (std::uint32_t r : {0u, 5u, 33u, 72u, 73u, 74u}) {
+        const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);
+        ASSERT_EQ(matmul(w, row, 1, n, k, features),
+                  std::vector<float>(all.begin() + r * n, all.begin() + (r + 1) * n))
+            << name(w.type) << " row " << r;
+      }
+    }
+  }
+}
+
+// Rows of x beyond one block of m, and k of no whole number of 256 where the format allows it.
+TEST(MatmulPacked, ManyRowsAndShortBlocks) {
+  for (std::uint32_t k : {64u, 192u, 320u}) {
+    const std::uint32_t m = 300, n = 40;
+    const std::vector<float> x = random_floats(std::size_t{m} * k, k);
+    std::vector<Weights> all;
+    for (DType native : {DType::f16, DType::q4_0, DType::q8_0}) {
+      NativeRows r = random_rows(native, n, k, k);
+      all.push_back({quant::packed_format(native).value(), pack_matrix(native, n, k, r.bytes),
+                     std::move(r.values)});
+    }
+    for (std::uint32_t bits : {4u, 8u}) {
+      AffineMatrix a = random_affine(bits, 64, DType::bf16, n, k, k);
+      const DType packed = quant::packed_affine_format(bits, 64, DType::bf16).value();
+      std::vector<std::byte> p(storage_bytes(packed, n, k).value());
+      ASSERT_TRUE(quant::pack_affine(a.rows(), packed, n, k, p).has_value());
+      all.push_back({packed, std::move(p), std::move(a.values)});
+    }
+    for (const Weights& w : all) {
+      const std::vector<float> base = matmul(w, x, m, n, k, 0u);
+      ASSERT_EQ(matmul(w, x, m, n, k), base) << name(w.type);
+      const std::vector<float> last(x.end() - k, x.end());
+      ASSERT_EQ(matmul(w, last, 1, n, k), std::vector<float>(base.end() - n, base.end()));
+    }
+  }
+}
+
+std::vector<float> plus(std::vector<float> a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i % b.size()];
+  return a;
+}
+
+TEST(MatmulFused, BiasAndResidualGiveTheBitsOfSeparateAdditions) {
+  const std::uint32_t n = 45, k = 256;
+  for (const Weights& w : every_format(n, k, 13)) {
+    for (std::uint32_t m : {1u, 6u}) {
+      const std::vector<float> x = random_floats(std::size_t{m} * k, 14);
+      const std::vector<float> bias = random_floats(n, 15), res = random_floats(m * n, 16);
+      const std::vector<std::byte> input = input_for(w.type, x, m);
+      const std::vector<float> plain = matmul(w, x, m, n, k);
+      for (std::uint32_t features : feature_sets) {
+        KernelRun a(Op::matmul_bias, w.type, features);
+        a.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(bias).out(m * n * 4).run();
+        EXPECT_EQ(a.get<float>(3), plus(plain, bias)) << name(w.type);
+        KernelRun b(Op::matmul_add, w.type, features);
+        b.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(res).out(m * n * 4).run();
+        EXPECT_EQ(b.get<float>(3), plus(plain, res)) << name(w.type);
+        KernelRun in_place(Op::matmul_add, w.type, features);
+        in_place.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).inout(res).same_as(2);
+        EXPECT_EQ(in_place.run().get<float>(3), plus(plain, res)) << name(w.type);
+        KernelRun c(Op::matmul_bias_add, w.type, features);
+        c.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(bias).in(res);
+        c.out(m * n * 4).run();
+        EXPECT_EQ(c.get<float>(4), plus(plus(plain, bias), res)) << name(w.type);
+      }
+    }
+  }
+}
+
+TEST(MatmulFused, ThreeProductsGiveTheBitsOfThree) {
+  const std::uint32_t n[] = {70, 17, 32}, k = 256;
+  std::vector<std::vector<Weights>> w;
+  for (std::uint32_t i = 0; i < 3; ++i) w.push_back(every_format(n[i], k, 20 + i));
+  for (std::size_t f = 0; f < w[0].size(); ++f) {
+    for (std::uint32_t m : {1u, 9u}) {
+      const std::vector<float> x = random_floats(std::size_t{m} * k, 24);
+      for (bool third : {true, false}) {
+        const std::vector<float> bias = random_floats(n[1], 25);
+        KernelRun run(Op::matmul_3, w[0][f].type);
+        run.params(ops::Matmul3Params{m, k, n[0], n[1], third ? n[2] : 0});
+        run.in(input_for(w[0][f].type, x, m)).in(w[0][f].packed).in(w[1][f].packed);
+        if (third) {
+          run.in(w[2][f].packed);
+        } else {
+          run.none();
+        }
+        run.none().in(bias).none().out(m * n[0] * 4).out(m * n[1] * 4);
+        if (third) {
+          run.out(m * n[2] * 4);
+        } else {
+          run.none();
+        }
+        run.run();
+        EXPECT_EQ(run.get<float>(7), matmul(w[0][f], x, m, n[0], k)) << name(w[0][f].type);
+        EXPECT_EQ(run.get<float>(8), plus(matmul(w[1][f], x, m, n[1], k), bias));
+        if (third) {
+          EXPECT_EQ(run.get<float>(9), matmul(w[2][f], x, m, n[2], k));
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulFused, GatedUnitsGiveTheBitsOfTheirParts) {
+  const std::uint32_t k = 256;
+  for (std::uint32_t n : {64u, 45u}) {
+    const std::vector<Weights> gate = every_format(n, k, 30), up = every_format(n, k, 31);
+    for (std::size_t f = 0; f < gate.size(); ++f) {
+      for (std::uint32_t m : {1u, 5u}) {
+        const std::vector<float> x = random_floats(std::size_t{m} * k, 32);
+        const std::vector<float> g = matmul(gate[f], x, m, n, k), u = matmul(up[f], x, m, n, k);
+        for (std::uint32_t activation : {0u, 1u}) {
+          std::vector<float> want(g.size());
+          for (std::size_t i = 0; i < g.size(); ++i) {
+            want[i] = (activation == 0 ? ops::op_silu(g[i]) : ops::op_gelu(g[i])) * u[i];
+          }
+          for (std::uint32_t features : feature_sets) {
+            KernelRun run(Op::matmul_glu, gate[f].type, features);
+            run.params(ops::MatmulGluParams{m, n, k, activation});
+            run.in(input_for(gate[f].type, x, m)).in(gate[f].packed).in(up[f].packed);
+            run.out(m * n * 4).run();
+            ASSERT_EQ(run.get<float>(3), want) << name(gate[f].type) << " " << activation;
+            KernelRun q(Op::matmul_glu_q, gate[f].type, features);
+            q.params(ops::MatmulGluParams{m, n, k, activation});
+            q.in(input_for(gate[f].type, x, m)).in(gate[f].packed).in(up[f].packed);
+            q.out(m * n / 32 * 40 + 40);
+            if (n % 32 != 0) {
+              EXPECT_FALSE(q.launch_status());
+              continue;
+            }
+            q.run(false);
+            std::vector<std::byte> got = q.get<std::byte>(3);
+            got.resize(m * n / 32 * 40);
+            ASSERT_EQ(got, quantized(want, m)) << name(gate[f].type) << " " << activation;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The fused forms on weights that are not packed.
+TEST(MatmulFused, UnpackedFormats) {
+  const std::uint32_t m = 35, n = 9, k = 256;
+  for (DType type : packable_types) {
+    const NativeRows w = random_rows(type, n, k, 40), w2 = random_rows(type, n, k, 41);
+    const std::vector<float> x = random_floats(m * k, 42), bias = random_floats(n, 43);
+    const std::vector<float> res = random_floats(m * n, 44);
+    const auto plain = [&](const NativeRows& weights) {
+      KernelRun run(Op::matmul, type);
+      run.params(ops::MatmulParams{m, n, k}).in(x).in(weights.bytes).out(m * n * 4).run();
+      return run.get<float>(2);
+    };
+    const std::vector<float> y = plain(w), y2 = plain(w2);
+    KernelRun all(Op::matmul_bias_add, type);
+    all.params(ops::MatmulParams{m, n, k}).in(x).in(w.bytes).in(bias).in(res).out(m * n * 4).run();
+    EXPECT_EQ(all.get<float>(4), plus(plus(y, bias), res)) << name(type);
+    KernelRun three(Op::matmul_3, type);
+    three.params(ops::Matmul3Params{m, k, n, n, 0}).in(x).in(w.bytes).in(w2.bytes).none();
+    three.in(bias).none().none().out(m * n * 4).out(m * n * 4).none().run();
+    EXPECT_EQ(three.get<float>(7), plus(y, bias));
+    EXPECT_EQ(three.get<float>(8), y2);
+    KernelRun glu(Op::matmul_glu, type);
+    glu.params(ops::MatmulGluParams{m, n, k, 0}).in(x).in(w.bytes).in(w2.bytes);
+    glu.out(m * n * 4).run();
+    std::vector<float> want(y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) want[i] = ops::op_silu(y[i]) * y2[i];
+    EXPECT_EQ(glu.get<float>(3), want);
+  }
+}
+
+TEST(MatmulIdPacked, EveryPairGivesTheBitsOfItsExpertsMatmul) {
+  const std::uint32_t experts = 5, n = 37, k = 256, used = 2;
+  std::vector<std::vector<Weights>> w;
+  for (std::uint32_t e = 0; e < experts; ++e) w.push_back(every_format(n, k, 50 + e));
+  for (std::size_t f = 0; f < w[0].size(); ++f) {
+    std::vector<std::byte> stacked;
+    for (const auto& expert : w) {
+      stacked.insert(stacked.end(), expert[f].packed.begin(), expert[f].packed.end());
+    }
+    for (std::uint32_t tokens : {1u, 2u, 90u}) {
+      for (std::uint32_t pair_rows : {0u, 1u}) {
+        std::mt19937 g(tokens);
+        std::vector<std::uint32_t> ids(tokens * used);
+        for (std::uint32_t& id : ids) id = static_cast<std::uint32_t>(g() % (experts + 1));
+        const std::uint32_t rows = pair_rows != 0 ? tokens * used : tokens;
+        const std::vector<float> x = random_floats(std::size_t{rows} * k, 60);
+        for (std::uint32_t features : feature_sets) {
+          KernelRun run(Op::matmul_id, w[0][f].type, features);
+          run.params(ops::MatmulIdParams{tokens, used, experts, n, k, pair_rows});
+          run.in(input_for(w[0][f].type, x, rows)).in(stacked).in(ids);
+          run.out(std::size_t{tokens} * used * n * 4).run();
+          const std::vector<float> got = run.get<float>(3);
+          for (std::uint32_t p = 0; p < tokens * used; p += 1 + tokens / 4) {
+            const std::uint32_t r = pair_rows != 0 ? p : p / used;
+            const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);
+            const std::vector<float> want =
+                ids[p] < experts ? matmul(w[ids[p]][f], row, 1, n, k) : std::vector<float>(n, 0.0f);
+            ASSERT_EQ(std::vector<float>(got.begin() + p * n, got.begin() + (p + 1) * n), want)
+                << name(w[0][f].type) << " pair " << p << " of " << tokens * used;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Through a session: the op quantizes x itself, and the bits do not depend on the threads.
+TEST(MatmulPacked, SessionQuantizesAndThreadsDoNotMatter) {
+  const std::uint32_t m = 3, n = 300, k = 512;
+  for (const Weights& w : every_format(n, k, 70)) {
+    const std::vector<float> x = random_floats(std::size_t{m} * k, 71);
+    const std::vector<float> want = matmul(w, x, m, n, k);
+    for (std::uint32_t threads : {1u, 3u}) {
+      Device device = Device::open("cpu", {.threads = threads}).value();
+      Buffer xb = device.allocate(x.size() * 4).value();
+      Buffer wb = device.allocate(w.packed.size()).value();
+      Buffer yb = device.allocate(want.size() * 4).value();
+      ASSERT_TRUE(device.write_as<float>(xb.view(), x));
+      ASSERT_TRUE(device.write(wb.view(), w.packed));
+      GraphExecutor executor(device);
+      GraphSession s = executor.begin_recorded();
+      ops::matmul(s, {tensor(xb.view(), DType::f32, {m, k}), tensor(wb.view(), w.type, {n, k}),
+                      tensor(yb.view(), DType::f32, {m, n})});
+      const Result<FinishReport> report = s.finish();
+      ASSERT_TRUE(report) << report.error().message;
+      EXPECT_EQ(report->dispatches, find_row(Op::matmul, w.type)->input == DType::q8a ? 2u : 1u);
+      std::vector<float> got(want.size());
+      ASSERT_TRUE(device.read_as<float>(yb.view(), got));
+      ASSERT_EQ(got, want) << name(w.type) << " with " << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace onepass::test
