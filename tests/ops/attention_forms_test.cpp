@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "kernel_harness.h"
+#include "onepass/onepass.h"
+#include "onepass/ops.h"
 #include "ops/attention/params.h"
 
 namespace onepass::test {
@@ -299,6 +301,44 @@ TEST(AttentionQ, SameBitsAsAttentionThenQuantize) {
         fused.threads(threads).params(p).in(q).in(keys.k.bytes).in(keys.v.bytes);
         fused.none().none().in(sinks).out(q.size() / 32 * 40).run();
         EXPECT_EQ(fused.get<std::byte>(6), quantized(plain.get<std::byte>(6), s.heads * s.dim));
+      }
+    }
+  }
+}
+
+// Through plans on the CPU, replayed: any number of threads, any instruction set.
+TEST(AttentionForms, DevicesAndReplaysGiveTheSameBits) {
+  constexpr std::uint32_t heads = 4, dim = 64, keys = 1500;
+  const Sequence sequence(DType::f16, DType::q8_0, 1, keys, dim, 101);
+  const std::vector<float> q = random_floats(heads * dim, 103, 2.0f);
+  std::vector<float> first;
+  for (std::uint32_t threads : {1u, 2u, 5u}) {
+    for (std::uint32_t features : {~0u, static_cast<std::uint32_t>(Feature::avx2), 0u}) {
+      const Device device =
+          Device::open("cpu", {.threads = threads, .cpu_features = features}).value();
+      const Buffer q_memory = device.allocate(q.size() * 4).value();
+      const Buffer out = device.allocate(q.size() * 4).value();
+      const Buffer k = device.allocate(sequence.k.bytes.size()).value();
+      const Buffer v = device.allocate(sequence.v.bytes.size()).value();
+      ASSERT_TRUE(device.write_as<float>(q_memory.view(), q));
+      ASSERT_TRUE(device.write_as<std::byte>(k.view(), sequence.k.bytes));
+      ASSERT_TRUE(device.write_as<std::byte>(v.view(), sequence.v.bytes));
+      const StepState step = StepState::create(device, 1, 1).value();
+      GraphSession s = GraphExecutor(device).begin_recorded();
+      ops::attention(s, {.q = q_memory.tensor(DType::f32, {1, heads, dim}),
+                         .k = k.tensor(DType::f16, {1, 1, keys, dim}),
+                         .v = v.tensor(DType::q8_0, {1, 1, keys, dim}),
+                         .out = out.tensor(DType::f32, {1, heads, dim}),
+                         .step = step.view()});
+      const Result<Plan> plan = s.compile({.step = &step});
+      ASSERT_TRUE(plan.has_value()) << plan.error().to_string();
+      for (std::uint32_t position : {1400u, 3u, 1400u}) {
+        ASSERT_TRUE(plan->run(SingleStep(0, position).values()));
+        std::vector<float> got(q.size());
+        ASSERT_TRUE(device.read_as<float>(out.view(), got));
+        if (position != 1400) continue;
+        if (first.empty()) first = got;
+        EXPECT_EQ(got, first) << threads << " threads, features " << features;
       }
     }
   }

@@ -16,18 +16,30 @@ inline constexpr int key_block = Simd::max_rows >= 8 ? 4 : 1;
 // Keys whose values stay in the first-level cache while all parts of the head are done.
 inline constexpr std::uint32_t value_block = 32;
 
-// Vector j of a row in the cache, of n elements.
+// Vector j of a row in the cache, of n elements; scales as row_scales left them.
 template <class T>
-OP_INLINE Simd::F cached(const std::byte* row, std::size_t j, std::size_t n, const T*) {
+OP_INLINE Simd::F cached(const std::byte* row, std::size_t j, std::size_t n, const float*,
+                         const T*) {
   return load_some(reinterpret_cast<const T*>(row) + 16 * j, n);
 }
-OP_INLINE Simd::F cached(const std::byte* row, std::size_t j, std::size_t,
+OP_INLINE Simd::F cached(const std::byte* row, std::size_t j, std::size_t, const float* scales,
                          const quant::BlockQ8_0*) {
   const std::byte* block = row + j / 2 * sizeof(quant::BlockQ8_0);
-  std::uint16_t d;
-  std::memcpy(&d, block, 2);
   return Simd::mul(Simd::to_float(Simd::load_i8(block + 2 + j % 2 * 16)),
-                   Simd::set1(op_f16_to_f32(d)));
+                   Simd::set1(scales[j / 2]));
+}
+
+// Scales of the up to 16 blocks of a row.
+inline constexpr std::size_t max_scales = max_head_dim / 32;
+template <class T>
+OP_INLINE void row_scales(const std::byte*, std::size_t, float*, const T*) {}
+OP_INLINE void row_scales(const std::byte* row, std::size_t head_dim, float* scales,
+                          const quant::BlockQ8_0*) {
+  std::uint16_t halves[max_scales] = {};
+  for (std::size_t i = 0; i < head_dim / 32; ++i) {
+    std::memcpy(halves + i, row + i * sizeof(quant::BlockQ8_0), 2);
+  }
+  Simd::store(scales, Simd::load_f16(halves));
 }
 
 OP_INLINE DType cache_type(const float*) { return DType::f32; }
@@ -48,6 +60,7 @@ struct ChunkWork {
   float weights[max_queries][key_chunk];
   float top[max_queries], sum[max_queries];
   float acc[max_queries][max_head_dim];
+  float value_scales[value_block][max_scales];
 };
 
 // Products of Keys rows from key `key` with Q queries, by lane; sums[query][at ...].
@@ -55,8 +68,13 @@ template <class K, int Q, int Keys>
 OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sums)[16],
                             std::uint32_t at) {
   using S = Simd;
+  constexpr const K* type = nullptr;
   const std::byte* row[Keys];
-  for (int i = 0; i < Keys; ++i) row[i] = w.keys + w.rows[key + i] * w.key_bytes;
+  float scales[Keys][max_scales];
+  for (int i = 0; i < Keys; ++i) {
+    row[i] = w.keys + w.rows[key + i] * w.key_bytes;
+    row_scales(row[i], w.head_dim, scales[i], type);
+  }
   S::F acc[Q][Keys];
   for (int i = 0; i < Q; ++i) {
     for (int j = 0; j < Keys; ++j) acc[i][j] = S::zero();
@@ -64,7 +82,7 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
   const std::size_t whole = w.head_dim / 16;
   for (std::size_t v = 0; v < whole; ++v) {
     S::F k[Keys];
-    for (int j = 0; j < Keys; ++j) k[j] = cached(row[j], v, 16, static_cast<const K*>(nullptr));
+    for (int j = 0; j < Keys; ++j) k[j] = cached(row[j], v, 16, scales[j], type);
     for (int i = 0; i < Q; ++i) {
       const S::F q = S::load(w.q[i] + 16 * v);
       for (int j = 0; j < Keys; ++j) acc[i][j] = S::fma(q, k[j], acc[i][j]);
@@ -72,7 +90,7 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
   }
   if (const std::size_t rest = w.head_dim % 16; rest != 0) {
     for (int j = 0; j < Keys; ++j) {
-      const S::F k = cached(row[j], whole, rest, static_cast<const K*>(nullptr));
+      const S::F k = cached(row[j], whole, rest, scales[j], type);
       for (int i = 0; i < Q; ++i) {
         acc[i][j] = S::fma(S::load(w.q[i] + 16 * whole), k, acc[i][j]);
       }
@@ -152,7 +170,10 @@ OP_INLINE void add_values(ChunkWork& w, int i0, std::uint32_t begin, std::uint32
   for (std::uint32_t key = begin; key < end; ++key) {
     const std::byte* row = w.values + w.rows[key] * w.value_bytes;
     S::F v[N];
-    for (int j = 0; j < N; ++j) v[j] = cached(row, j0 + j, n, static_cast<const V*>(nullptr));
+    const float* scales = w.value_scales[key - begin];
+    for (int j = 0; j < N; ++j) {
+      v[j] = cached(row, j0 + j, n, scales, static_cast<const V*>(nullptr));
+    }
     for (int i = 0; i < Q; ++i) {
       const S::F weight = S::set1(w.weights[i0 + i][key]);
       for (int j = 0; j < N; ++j) acc[i][j] = S::fma(weight, v[j], acc[i][j]);
@@ -169,6 +190,10 @@ OP_INLINE void add_values(ChunkWork& w, int i0, std::uint32_t begin, std::uint32
   const std::size_t whole = w.head_dim / 16;
   for (std::uint32_t at = begin; at < end; at += value_block) {
     const std::uint32_t to = at + value_block < end ? at + value_block : end;
+    for (std::uint32_t key = at; key < to; ++key) {
+      row_scales(w.values + w.rows[key] * w.value_bytes, w.head_dim, w.value_scales[key - at],
+                 static_cast<const V*>(nullptr));
+    }
     std::size_t j = 0;
     for (; j + together <= whole; j += together) {
       add_values<V, Q, together>(w, i0, at, to, j, 16);
