@@ -79,9 +79,9 @@ class Bench {
     GraphSession s = executor_.begin_recorded();
     ops::quantize(s, {x.tensor(DType::f32, {1, m.k}), q.tensor(DType::q8a, {1, m.k})});
     for (std::uint64_t i = 0; i < copies; ++i) {
-      ops::matmul(s, {floats ? x.tensor(DType::f32, {1, m.k}) : q.tensor(DType::q8a, {1, m.k}),
-                      weights.tensor(m.type, {m.n, m.k}, i * bytes),
-                      out.tensor(DType::f32, {1, m.n})});
+      ops::matmul(
+          s, {floats ? x.tensor(DType::f32, {1, m.k}) : q.tensor(DType::q8a, {1, m.k}),
+              weights.tensor(m.type, {m.n, m.k}, i * bytes), out.tensor(DType::f32, {1, m.n})});
     }
     const Plan product = compile(std::move(s));
     GraphSession r = executor_.begin_recorded();
@@ -160,8 +160,8 @@ int main(int argc, char** argv) {
     bench.mat_vec({type, 4096, 4096});
     bench.mat_vec({type, 14336, 4096});
   }
-  for (DType type : {DType::q4_0_r16, DType::q8_0_r16, DType::q4_k_r16, DType::q6_k_r16,
-                     DType::f16_r16}) {
+  for (DType type :
+       {DType::q4_0_r16, DType::q8_0_r16, DType::q4_k_r16, DType::q6_k_r16, DType::f16_r16}) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     for (std::uint32_t rows : {128u, 512u}) bench.mat_mat({type, 4096, 4096}, rows);
     bench.mat_mat({type, 4096, 14336}, 512);
