@@ -1,67 +1,10 @@
 // What the host ops refuse, with which words, and at which line.
-#include <gtest/gtest.h>
+#include "op_checks.h"
 
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <string>
-
-#include "onepass/device.h"
-#include "onepass/ops.h"
-#include "onepass/session.h"
-#include "onepass/step_state.h"
 
 namespace onepass::test {
 namespace {
-
-class OpChecks : public ::testing::Test {
- protected:
-  void SetUp() override {
-    Result<Device> device = Device::open("null");
-    ASSERT_TRUE(device.has_value()) << device.error().to_string();
-    executor_.emplace(*device);
-  }
-
-  using Pass = std::function<void(GraphSession&)>;
-
-  void expect_accepted(const Pass& pass) {
-    GraphSession s = executor_->begin_recorded();
-    pass(s);
-    const Status status = s.status();
-    EXPECT_TRUE(status.has_value()) << status.error().to_string();
-  }
-
-  void expect_refused(ErrorCode code, const std::string& words, const Pass& pass) {
-    GraphSession s = executor_->begin_recorded();
-    pass(s);
-    const Status status = s.status();
-    ASSERT_FALSE(status.has_value()) << "accepted, expected: " << words;
-    EXPECT_EQ(status.error().code, code) << status.error().to_string();
-    EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
-    EXPECT_NE(std::string(status.error().file).find("op_checks_test.cpp"), std::string::npos);
-    EXPECT_GT(status.error().line, 0);
-  }
-  void expect_invalid(const std::string& words, const Pass& pass) {
-    expect_refused(ErrorCode::invalid_argument, words, pass);
-  }
-  void expect_unsupported(const std::string& words, const Pass& pass) {
-    expect_refused(ErrorCode::unsupported, words, pass);
-  }
-
-  static Tensor f32(GraphSession& s, Shape shape) { return s.scratch(DType::f32, shape); }
-  static View step(GraphSession& s, std::uint32_t rows = 1, std::uint32_t slots = 1) {
-    return s.scratch(DType::u8, {static_cast<std::uint32_t>(StepState::size_bytes(rows, slots))})
-        .view;
-  }
-  // A part of a tensor's memory under another shape.
-  static Tensor part(const Tensor& t, std::uint64_t offset, Shape shape) {
-    return tensor(View{t.view.buffer, t.view.offset + offset, t.view.bytes - offset}, t.dtype,
-                  shape);
-  }
-
-  std::optional<GraphExecutor> executor_;
-};
 
 TEST_F(OpChecks, RmsNorm) {
   expect_accepted([](GraphSession& s) {
@@ -180,110 +123,6 @@ TEST_F(OpChecks, Elementwise) {
   });
   expect_invalid("softmax: x is [2, 3], out is [3, 2]", [](GraphSession& s) {
     ops::softmax(s, {.x = f32(s, {2, 3}), .out = f32(s, {3, 2})});
-  });
-}
-
-TEST_F(OpChecks, ActivationsScaleAndCast) {
-  expect_accepted([](GraphSession& s) {
-    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
-      const Tensor a = s.scratch(type, {2, 3}), b = s.scratch(type, {2, 3});
-      ops::silu(s, {.x = a, .out = a});
-      ops::gelu_erf(s, {.x = a, .out = b});
-      ops::relu2(s, {.x = a, .out = a});
-      ops::sigmoid(s, {.x = a, .out = a});
-      ops::gelu_mul(s, {.a = a, .b = b, .out = a});
-      ops::gelu_erf_mul(s, {.a = a, .b = b, .out = a});
-      ops::sigmoid_mul(s, {.a = a, .b = b, .out = b});
-      ops::scale(s, {.x = a, .out = a, .factor = 0.5f});
-      ops::add(s, {.a = a, .b = s.scratch(type, {3}), .out = a});
-      ops::mul(s, {.a = a, .b = s.scratch(type, {3}), .out = b});
-      ops::cast(s, {.x = a, .out = f32(s, {2, 3})});
-    }
-  });
-  expect_invalid("add: a is [2, 3], b is [2]", [](GraphSession& s) {
-    ops::add(s, {.a = f32(s, {2, 3}), .b = f32(s, {2}), .out = f32(s, {2, 3})});
-  });
-  expect_invalid("add: out overlaps b", [](GraphSession& s) {
-    const Tensor a = f32(s, {2, 3});
-    ops::add(s, {.a = a, .b = part(a, 0, {3}), .out = a});
-  });
-  expect_invalid("silu_mul: a is [2, 3], b is [3]", [](GraphSession& s) {
-    ops::silu_mul(s, {.a = f32(s, {2, 3}), .b = f32(s, {3}), .out = f32(s, {2, 3})});
-  });
-  expect_invalid("scale: factor must be finite", [](GraphSession& s) {
-    const Tensor a = f32(s, {2});
-    ops::scale(s, {.x = a, .out = a, .factor = std::numeric_limits<float>::infinity()});
-  });
-  expect_unsupported("cast: out is q8_0, expected f32, f16 or bf16", [](GraphSession& s) {
-    ops::cast(s, {.x = f32(s, {32}), .out = s.scratch(DType::q8_0, {32})});
-  });
-  expect_invalid("cast: x is [2, 3], out is [6]", [](GraphSession& s) {
-    ops::cast(s, {.x = f32(s, {2, 3}), .out = s.scratch(DType::f16, {6})});
-  });
-  expect_invalid("cast: out overlaps x", [](GraphSession& s) {
-    const Tensor a = f32(s, {4});
-    ops::cast(s, {.x = a, .out = tensor(a.view, DType::f16, {4})});
-  });
-  expect_invalid("sigmoid: x is [4], out is [5]",
-                 [](GraphSession& s) { ops::sigmoid(s, {.x = f32(s, {4}), .out = f32(s, {5})}); });
-}
-
-TEST_F(OpChecks, Move) {
-  expect_accepted([](GraphSession& s) {
-    const Tensor ids = s.scratch(DType::u32, {5});
-    ops::gather(s, {.x = f32(s, {3, 8}), .indices = ids, .out = f32(s, {5, 8})});
-    ops::gather(s, {.x = s.scratch(DType::q8_0, {3, 64}),
-                    .indices = ids,
-                    .out = s.scratch(DType::q8_0, {5, 64})});
-    ops::transpose(s, {.x = f32(s, {2, 3, 4}), .out = f32(s, {2, 4, 3})});
-    ops::transpose(s, {.x = f32(s, {2, 3, 4}), .out = f32(s, {3, 2, 4}), .keep_last = true});
-    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 5});
-    ops::put(s, {.x = f32(s, {2, 3}), .into = f32(s, {2, 8}), .start = 5});
-    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {2, 4}), .out = f32(s, {2, 7})});
-  });
-  expect_invalid("gather: out is [4, 8], expected [5, 8]", [](GraphSession& s) {
-    ops::gather(
-        s, {.x = f32(s, {3, 8}), .indices = s.scratch(DType::u32, {5}), .out = f32(s, {4, 8})});
-  });
-  expect_unsupported("gather: indices is f32, expected u32", [](GraphSession& s) {
-    ops::gather(s, {.x = f32(s, {3, 8}), .indices = f32(s, {5}), .out = f32(s, {5, 8})});
-  });
-  expect_unsupported("gather: x is q4_0_r16", [](GraphSession& s) {
-    ops::gather(s, {.x = s.scratch(DType::q4_0_r16, {16, 32}),
-                    .indices = s.scratch(DType::u32, {5}),
-                    .out = s.scratch(DType::q4_0_r16, {16, 32})});
-  });
-  expect_invalid("transpose: out is [2, 3], expected [3, 2]", [](GraphSession& s) {
-    ops::transpose(s, {.x = f32(s, {2, 3}), .out = f32(s, {2, 3})});
-  });
-  expect_invalid("transpose: x has 2 dimensions, expected at least 3", [](GraphSession& s) {
-    ops::transpose(s, {.x = f32(s, {2, 3}), .out = f32(s, {3, 2}), .keep_last = true});
-  });
-  expect_unsupported("transpose: x is q4_0", [](GraphSession& s) {
-    const Tensor x = s.scratch(DType::q4_0, {32, 32});
-    ops::transpose(s, {.x = x, .out = x});
-  });
-  expect_invalid("slice: columns 6 to 9, x has 8", [](GraphSession& s) {
-    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 6});
-  });
-  expect_invalid("slice: columns 4294967295 to 4294967298, x has 8", [](GraphSession& s) {
-    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {2, 3}), .start = 0xffffffffu});
-  });
-  expect_invalid("slice: x is [2, 8], out is [3, 3]", [](GraphSession& s) {
-    ops::slice(s, {.x = f32(s, {2, 8}), .out = f32(s, {3, 3})});
-  });
-  expect_invalid("put: columns 6 to 9, into has 8", [](GraphSession& s) {
-    ops::put(s, {.x = f32(s, {2, 3}), .into = f32(s, {2, 8}), .start = 6});
-  });
-  expect_invalid("put: into overlaps x", [](GraphSession& s) {
-    const Tensor x = f32(s, {2, 8});
-    ops::put(s, {.x = x, .into = x});
-  });
-  expect_invalid("concat: a has 3 columns, b 4, out 8", [](GraphSession& s) {
-    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {2, 4}), .out = f32(s, {2, 8})});
-  });
-  expect_invalid("concat: a is [2, 3], b is [1, 4]", [](GraphSession& s) {
-    ops::concat(s, {.a = f32(s, {2, 3}), .b = f32(s, {1, 4}), .out = f32(s, {2, 7})});
   });
 }
 

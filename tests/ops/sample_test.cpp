@@ -2,6 +2,8 @@
 #include <limits>
 
 #include "kernel_harness.h"
+#include "onepass/onepass.h"
+#include "onepass/ops.h"
 #include "ops/sample/params.h"
 #include "ops/shared/philox.h"
 
@@ -317,6 +319,45 @@ TEST(Sample, FewAreKeptOfALargeVocabulary) {
   EXPECT_EQ(run.launch().tiles, 19u);
   EXPECT_EQ(run.launch().scratch_bytes, 19u * 40 * 8);
   EXPECT_EQ(run.launch().persistent_bytes, 4u);
+}
+
+// Replays that feed themselves, on one and on several threads: every position draws anew, and the
+// counters of the parts are ready for the next pass.
+TEST(Sample, ReplaysOnADevice) {
+  const std::uint32_t vocab = 50021;
+  const std::vector<float> x = random_floats(vocab, 13, 6.0f);
+  const Settings set{0.9f, 50, 0.98f, 0.0f};
+  for (std::uint32_t threads : {1u, 2u, 5u}) {
+    const Result<Device> device = Device::open("cpu", {.threads = threads});
+    ASSERT_TRUE(device) << device.error().to_string();
+    const Result<Buffer> memory = device->allocate(vocab * 4 + 256);
+    const Result<StepState> step = StepState::create(*device, 1, 1);
+    ASSERT_TRUE(memory && step);
+    const Tensor token = memory->tensor(DType::u32, {1});
+    const Tensor logits = memory->tensor(DType::f32, {1, vocab}, 256);
+    ASSERT_TRUE(device->write_as<float>(logits.view, x));
+
+    const GraphExecutor executor(*device);
+    GraphSession s = executor.begin_recorded();
+    ops::sample(s, {.logits = logits,
+                    .out = token,
+                    .step = step->view(),
+                    .temperature = set.temperature,
+                    .top_k = set.top_k,
+                    .top_p = set.top_p});
+    ops::step_advance(s, {.tokens = token, .step = step->view()});
+    Result<Plan> plan = s.compile({.step = &*step});
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    const std::uint64_t seed = 99;
+    for (std::uint32_t position = 0; position < 20; ++position) {
+      const Status run = position == 0 ? plan->run(SingleStep(1, 0).values(seed)) : plan->run();
+      ASSERT_TRUE(run) << run.error().to_string();
+      std::vector<std::uint32_t> got(1);
+      ASSERT_TRUE(device->read_as<std::uint32_t>(token.view, got));
+      EXPECT_EQ(got[0], reference(x.data(), vocab, set, unit(seed, position, 0)))
+          << threads << " threads, position " << position;
+    }
+  }
 }
 
 }  // namespace

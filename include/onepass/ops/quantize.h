@@ -1,4 +1,4 @@
-// Conversion of f32 rows to a block format.
+// Conversion between f32 rows and block formats.
 //
 //   ops::quantize(s, {.x = h, .out = s.scratch(DType::q8a, {1, 4096})});
 #pragma once
@@ -7,11 +7,15 @@
 
 namespace onepass::ops {
 
-// out = x in blocks along the last dimension. x f32, out q8a of the same shape.
+// out = x in blocks along the last dimension. x f32, out q8a or a GGUF block
+// format, of the same shape.
 struct Quantize {
   Tensor x;
   Tensor out;
 };
 void quantize(GraphSession& s, const Quantize& a, Here here = Here::now());
+
+// f32 from q8a, a block format or a packed matrix of the same shape.
+void dequantize(GraphSession& s, const Unary& a, Here here = Here::now());
 
 }  // namespace onepass::ops

@@ -14,7 +14,7 @@ struct Rows {
   Rows() noexcept {
     for (const std::span<const KernelRow> part :
          {quantize_avx512_kernels(), quantize_avx2_kernels(), quantize_neon_kernels(),
-          quantize_base_kernels()}) {
+          quantize_base_kernels(), quantize_block_kernels()}) {
       for (const KernelRow& row : part) {
         if (count < rows.size()) rows[count++] = row;
       }

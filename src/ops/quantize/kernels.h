@@ -13,8 +13,13 @@ std::span<const KernelRow> quantize_base_kernels() noexcept;
 std::span<const KernelRow> quantize_avx2_kernels() noexcept;
 std::span<const KernelRow> quantize_avx512_kernels() noexcept;
 std::span<const KernelRow> quantize_neon_kernels() noexcept;
+// Block formats, and the way back from every format.
+std::span<const KernelRow> quantize_block_kernels() noexcept;
 
 // Tiles are runs of blocks, of one row after the other.
 Status launch_quantize(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_dequantize(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Tiles are whole rows.
+Status launch_dequantize_rows(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

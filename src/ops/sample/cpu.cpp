@@ -5,7 +5,7 @@
 #include "core/kernel_row.h"
 #include "ops/sample/kernels.h"
 #include "ops/sample/params.h"
-#include "ops/sample/select.h"
+#include "ops/sample/cpu_select.h"
 #include "ops/shared/philox.h"
 
 namespace onepass::ops {

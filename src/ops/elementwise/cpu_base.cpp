@@ -1,0 +1,11 @@
+#include "core/kernel_row.h"
+#include "ops/elementwise/kernels.h"
+#include "ops/elementwise/params.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/halves.h"
+#include "ops/shared/simd16.h"
+
+// clang-format off
+#include "ops/shared/begin_base.h"
+#include "ops/elementwise/cpu_simd.h"
+#include "ops/shared/end_isa.h"
