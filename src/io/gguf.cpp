@@ -36,15 +36,6 @@ constexpr std::uint32_t value_bytes(GgufType type) {
   return value_types[static_cast<std::size_t>(type)].bytes;
 }
 
-// For field names: long ones are cut.
-std::string clipped(std::string_view text) {
-  constexpr std::size_t most = 80;
-  if (text.size() <= most) return std::string(text);
-  std::size_t n = most;
-  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
-  return std::string(text.substr(0, n)) + "...";
-}
-
 // The error of a part, named as part of owner.
 Error within(Error error, std::string owner) {
   owner += error.field;

@@ -141,12 +141,26 @@ Status GgufFile::read(const TensorSource& tensor, std::span<std::byte> out) cons
                                                    " bytes, it has " +
                                                    std::to_string(tensor.info->bytes));
     }
+    return read(tensor, 0, out);
+  });
+}
+
+Status GgufFile::read(const TensorSource& tensor, std::uint64_t offset,
+                      std::span<std::byte> out) const {
+  return guarded([&]() -> Status {
+    const GgufTensor& t = *tensor.info;
+    if (offset > t.bytes || out.size() > t.bytes - offset) {
+      return fail(ErrorCode::invalid_argument,
+                  "read " + std::string(t.name) + ": bytes " + std::to_string(offset) + " to " +
+                      std::to_string(offset + out.size()) + " of " + std::to_string(t.bytes));
+    }
     const Shard& shard = shards_[tensor.shard];
     if (const auto from = mapped(tensor); !from.empty()) {
-      std::copy(from.begin(), from.end(), out.begin());
+      const auto part = from.subspan(static_cast<std::size_t>(offset), out.size());
+      std::copy(part.begin(), part.end(), out.begin());
       return {};
     }
-    return shard.file.read(shard.gguf.data_offset() + tensor.info->offset, out);
+    return shard.file.read(shard.gguf.data_offset() + t.offset + offset, out);
   });
 }
 

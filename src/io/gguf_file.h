@@ -39,6 +39,8 @@ class GgufFile {
 
   // All bytes of the tensor; out has exactly that size.
   Status read(const TensorSource& tensor, std::span<std::byte> out) const;
+  // Bytes of the tensor from `offset` on, as many as out holds.
+  Status read(const TensorSource& tensor, std::uint64_t offset, std::span<std::byte> out) const;
   // Where they are mapped; empty when the file was not.
   std::span<const std::byte> mapped(const TensorSource& tensor) const noexcept;
 

@@ -16,5 +16,11 @@ inline constexpr std::uint64_t max_dim = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t min_alignment = 8;
 inline constexpr std::uint64_t max_alignment = 65536;
 inline constexpr std::uint64_t max_shards = 1024;
+inline constexpr std::uint32_t max_json_depth = 32;
+inline constexpr std::uint64_t max_json_bytes = 16u << 20;            // config and shard index
+inline constexpr std::uint64_t max_safetensors_header = 100'000'000;  // bytes
+inline constexpr std::uint32_t max_safetensors_depth = 4;
+inline constexpr std::uint64_t max_safetensors_entries = 1u << 20;
+inline constexpr std::uint32_t max_safetensors_dims = 8;
 
 }  // namespace onepass::io

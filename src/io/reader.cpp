@@ -12,6 +12,14 @@ tl::unexpected<Error> fail_at(ErrorCode code, std::string message, std::uint64_t
   return tl::unexpected<Error>(std::move(e));
 }
 
+std::string clipped(std::string_view text) {
+  constexpr std::size_t most = 80;
+  if (text.size() <= most) return std::string(text);
+  std::size_t n = most;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
+  return std::string(text.substr(0, n)) + "...";
+}
+
 bool is_utf8(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };

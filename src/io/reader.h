@@ -27,6 +27,9 @@ tl::unexpected<Error> fail_at(ErrorCode code, std::string message, std::uint64_t
                               std::string field, const char* file = __builtin_FILE(),
                               int line = __builtin_LINE());
 
+// For field names: long ones are cut.
+std::string clipped(std::string_view text);
+
 bool is_utf8(std::string_view text) noexcept;
 
 // Unsigned, checked: false where the result does not fit.

@@ -53,6 +53,14 @@ class Keys {
     return count(key, max, n_layers);
   }
 
+  // An integer up to max; 0 is allowed.
+  Result<std::uint32_t> number_of(const char* key, std::uint32_t max) const {
+    const std::string k = full(key);
+    ONEPASS_ASSIGN(const std::uint64_t n, file_.integer(k));
+    if (n == 0) return 0u;
+    return in_range(k, n, max, file_.find(k)->at);
+  }
+
   // A finite number from min to max.
   Result<float> number(const char* key, double min, double max) const {
     const std::string k = full(key);
@@ -107,26 +115,122 @@ Result<std::uint32_t> read_vocab(const Gguf& file, const Keys& keys) {
 }
 
 Status read_rope(const Gguf& file, const Keys& keys, ModelConfig& c) {
-  ONEPASS_ASSIGN(c.rope_base, keys.number_or("rope.freq_base", 1.0, 1e12, 10000.0f));
-  ONEPASS_ASSIGN(const std::uint32_t rotated,
-                 keys.count_or("rope.dimension_count", max_width, c.head_dim));
-  if (rotated != c.head_dim) {
+  RopeConfig& r = c.rope;
+  r.mode = c.architecture->rope;
+  ONEPASS_ASSIGN(r.base, keys.number_or("rope.freq_base", 1.0, 1e12, 10000.0f));
+  r.base_local = c.architecture->window > 0 ? r.base : 10000.0f;
+  ONEPASS_ASSIGN(r.base_local, keys.number_or("rope.freq_base_swa", 1.0, 1e12, r.base_local));
+  ONEPASS_ASSIGN(r.dims, keys.count_or("rope.dimension_count", max_width, c.head_dim));
+  if (r.dims > c.head_dim || r.dims % 2 != 0 ||
+      (r.dims != c.head_dim && !c.architecture->partial_rotary)) {
     return keys.refuse(
         ErrorCode::unsupported, "rope.dimension_count",
-        "is " + std::to_string(rotated) + ", heads have " + std::to_string(c.head_dim));
+        "is " + std::to_string(r.dims) + ", heads have " + std::to_string(c.head_dim));
   }
-  if (!keys.has("rope.scaling.type") && !keys.has("rope.scaling.factor")) return {};
   std::string type = "linear";
   if (keys.has("rope.scaling.type")) {
     ONEPASS_ASSIGN(const std::string_view text, file.text(keys.full("rope.scaling.type")));
     type = text;
   }
-  if (type == "none") return {};
-  if (type != "linear") {
+  ONEPASS_ASSIGN(r.scaling.attn_factor,
+                 keys.number_or("rope.scaling.attn_factor", 1e-3, 1e3, 1.0f));
+  ONEPASS_ASSIGN(r.scaling.n_ctx_orig,
+                 keys.count_or("rope.scaling.original_context_length", max_context, c.context));
+  if (type == "none" || type == "longrope") return {};
+  if (type != "linear" && type != "yarn") {
     return keys.refuse(ErrorCode::unsupported, "rope.scaling.type", "is " + type);
   }
-  ONEPASS_ASSIGN(c.rope_factor, keys.number_or("rope.scaling.factor", 0.0, 1e6, 1.0f));
-  if (c.rope_factor == 0.0f) c.rope_factor = 1.0f;  // writers mean "none"
+  ONEPASS_ASSIGN(const float factor, keys.number_or("rope.scaling.factor", 0.0, 1e6, 1.0f));
+  if (factor > 0.0f) r.scaling.freq_scale = 1.0f / factor;  // writers of 0 mean "none"
+  if (type == "yarn") r.scaling.ext_factor = 1.0f;
+  return {};
+}
+
+// A window for every layer but the last of each period, or for those that a list names.
+Status read_windows(const Gguf& file, const Keys& keys, ModelConfig& c) {
+  if (c.architecture->window_period == 0) return {};
+  c.window = c.architecture->window;
+  if (keys.has("attention.sliding_window")) {
+    ONEPASS_ASSIGN(c.window, keys.number_of("attention.sliding_window", max_context));
+  }
+  if (c.window == 0) return {};
+  std::uint32_t period = c.architecture->window_period;
+  constexpr const char* pattern = "attention.sliding_window_pattern";
+  if (const GgufValue* value = file.find(keys.full(pattern))) {
+    if (value->type == GgufType::array) {
+      ONEPASS_ASSIGN(const GgufValue list, file.array(keys.full(pattern), GgufType::boolean));
+      if (list.count != c.n_layers) {
+        return keys.refuse(ErrorCode::parse, pattern,
+                           "has " + std::to_string(list.count) + " entries, the model has " +
+                               std::to_string(c.n_layers) + " layers");
+      }
+      for (const std::byte flag : list.bytes)
+        c.local.push_back(std::to_integer<std::uint8_t>(flag));
+      return {};
+    }
+    ONEPASS_ASSIGN(period, keys.count(pattern, max_layers));
+  }
+  for (std::uint32_t i = 0; i < c.n_layers; ++i) c.local.push_back(i % period < period - 1 ? 1 : 0);
+  return {};
+}
+
+Status read_experts(const Keys& keys, ModelConfig& c) {
+  const Experts experts = c.architecture->experts;
+  if (keys.has("expert_count")) {
+    ONEPASS_ASSIGN(c.n_experts, keys.number_of("expert_count", max_experts));
+  }
+  if (c.n_experts == 0) {
+    if (experts != Experts::required) return {};
+    return keys.refuse(keys.has("expert_count") ? ErrorCode::parse : ErrorCode::not_found,
+                       "expert_count", "the architecture has experts");
+  }
+  if (experts == Experts::none) {
+    return keys.refuse(ErrorCode::unsupported, "expert_count",
+                       "is " + std::to_string(c.n_experts) + ", the architecture has no experts");
+  }
+  ONEPASS_ASSIGN(c.n_experts_used, keys.count("expert_used_count", c.n_experts));
+  c.expert_ffn_dim = c.ffn_dim;
+  if (experts == Experts::required) {
+    ONEPASS_ASSIGN(c.expert_ffn_dim, keys.count_or("expert_feed_forward_length", max_width,
+                                                   c.ffn_dim / c.n_experts_used));
+    if (c.expert_ffn_dim == 0) {
+      return keys.refuse(ErrorCode::parse, "expert_used_count",
+                         "is " + std::to_string(c.n_experts_used) + ", more than the rows of " +
+                             std::to_string(c.ffn_dim));
+    }
+  }
+  return {};
+}
+
+Status read_heads(const Keys& keys, ModelConfig& c) {
+  ONEPASS_ASSIGN(c.n_heads, keys.count("attention.head_count", max_heads, c.n_layers));
+  ONEPASS_ASSIGN(c.n_kv_heads,
+                 keys.count_or("attention.head_count_kv", max_heads, c.n_heads, c.n_layers));
+  if (c.n_heads % c.n_kv_heads != 0) {
+    return keys.refuse(ErrorCode::parse, "attention.head_count_kv",
+                       "is " + std::to_string(c.n_kv_heads) + ", which does not divide " +
+                           std::to_string(c.n_heads) + " heads");
+  }
+  if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0) {
+    return keys.refuse(ErrorCode::parse, "attention.head_count",
+                       "is " + std::to_string(c.n_heads) + ", which does not divide rows of " +
+                           std::to_string(c.dim));
+  }
+  ONEPASS_ASSIGN(c.head_dim, keys.count_or("attention.key_length", max_width, c.dim / c.n_heads));
+  ONEPASS_ASSIGN(const std::uint32_t value_dim,
+                 keys.count_or("attention.value_length", max_width, c.head_dim));
+  if (value_dim != c.head_dim) {
+    return keys.refuse(
+        ErrorCode::unsupported, "attention.value_length",
+        "is " + std::to_string(value_dim) + ", keys have " + std::to_string(c.head_dim));
+  }
+  if (c.head_dim == 0 || c.head_dim % 2 != 0 || std::uint64_t{c.head_dim} * c.n_heads > max_width) {
+    return keys.refuse(ErrorCode::parse, "attention.head_count",
+                       std::to_string(c.n_heads) + " heads of " + std::to_string(c.head_dim));
+  }
+  if (c.architecture->wide_layers != 0 && c.n_layers == c.architecture->wide_layers) {
+    c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
+  }
   return {};
 }
 
@@ -142,7 +246,7 @@ Result<ModelConfig> read_config(const Gguf& file) {
       std::string known;
       for (const Architecture& a : architectures()) known += " " + std::string(a.name);
       return fail_at(ErrorCode::unsupported,
-                     "architecture " + std::string(architecture.substr(0, 80)) + ", known:" + known,
+                     "architecture " + io::clipped(architecture) + ", known:" + known,
                      file.find(architecture_key)->at, architecture_key);
     }
     if (file.find("general.name") != nullptr) {
@@ -154,43 +258,19 @@ Result<ModelConfig> read_config(const Gguf& file) {
     ONEPASS_ASSIGN(c.dim, keys.count("embedding_length", max_width));
     ONEPASS_ASSIGN(c.ffn_dim, keys.count("feed_forward_length", max_width, c.n_layers));
     ONEPASS_ASSIGN(c.context, keys.count("context_length", max_context));
-    ONEPASS_ASSIGN(c.n_heads, keys.count("attention.head_count", max_heads, c.n_layers));
-    ONEPASS_ASSIGN(c.n_kv_heads,
-                   keys.count_or("attention.head_count_kv", max_heads, c.n_heads, c.n_layers));
-    if (c.n_heads % c.n_kv_heads != 0) {
-      return keys.refuse(ErrorCode::parse, "attention.head_count_kv",
-                         "is " + std::to_string(c.n_kv_heads) + ", which does not divide " +
-                             std::to_string(c.n_heads) + " heads");
-    }
-    if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0) {
-      return keys.refuse(ErrorCode::parse, "attention.head_count",
-                         "is " + std::to_string(c.n_heads) + ", which does not divide rows of " +
-                             std::to_string(c.dim));
-    }
-    ONEPASS_ASSIGN(c.head_dim, keys.count_or("attention.key_length", max_width, c.dim / c.n_heads));
-    ONEPASS_ASSIGN(const std::uint32_t value_dim,
-                   keys.count_or("attention.value_length", max_width, c.head_dim));
-    if (value_dim != c.head_dim) {
-      return keys.refuse(
-          ErrorCode::unsupported, "attention.value_length",
-          "is " + std::to_string(value_dim) + ", keys have " + std::to_string(c.head_dim));
-    }
-    if (c.head_dim == 0 || c.head_dim % 2 != 0 ||
-        std::uint64_t{c.head_dim} * c.n_heads > max_width) {
-      return keys.refuse(ErrorCode::parse, "attention.head_count",
-                         std::to_string(c.n_heads) + " heads of " + std::to_string(c.head_dim));
-    }
+    ONEPASS_TRY(read_heads(keys, c));
     ONEPASS_ASSIGN(c.norm_eps, keys.number("attention.layer_norm_rms_epsilon", 0.0, 1.0));
     ONEPASS_TRY(read_rope(file, keys, c));
+    ONEPASS_TRY(read_windows(file, keys, c));
     ONEPASS_ASSIGN(c.vocab, read_vocab(file, keys));
-    if (keys.has("expert_count")) {
-      ONEPASS_ASSIGN(const std::uint64_t experts, file.integer(keys.full("expert_count")));
-      if (experts > 0) {
-        return keys.refuse(
-            ErrorCode::unsupported, "expert_count",
-            "is " + std::to_string(experts) + ", mixtures of experts do not run yet");
-      }
+    ONEPASS_TRY(read_experts(keys, c));
+    if (c.architecture->post_norms) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+    if (c.architecture->attention_softcap > 0.0f) {
+      ONEPASS_ASSIGN(c.attention_softcap, keys.number_or("attn_logit_softcapping", 1e-3, 1e6,
+                                                         c.architecture->attention_softcap));
     }
+    ONEPASS_ASSIGN(c.final_softcap, keys.number_or("final_logit_softcapping", 0.0, 1e6,
+                                                   c.architecture->final_softcap));
     return c;
   });
 }

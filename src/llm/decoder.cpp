@@ -5,9 +5,13 @@
 #include <string>
 
 #include "core/guarded.h"
+#include "llm/layers.h"
 
 namespace onepass::llm {
 namespace {
+
+// Of the logits of a chunk, which reach the host.
+constexpr std::uint64_t max_score_bytes = 64u << 20;
 
 std::size_t bucket_of(std::uint32_t rows) {
   return static_cast<std::size_t>(std::bit_width(rows - 1));
@@ -60,10 +64,8 @@ Status Decoder::allocate(const DecoderOptions& options) {
   return {};
 }
 
-Status Decoder::record(std::size_t bucket) {
-  Pass& pass = passes_[bucket];
+Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
   if (pass.plan) return {};
-  const std::uint32_t rows = 1u << bucket;
   const ModelConfig& c = model_->config();
   const Weights& w = model_->weights();
   if (pass.step.max_rows() == 0) {
@@ -71,12 +73,17 @@ Status Decoder::record(std::size_t bucket) {
   }
   const View step = pass.step.view();
   GraphSession s = executor_.begin_recorded();
-  const Tensor h = c.architecture->forward(s, *c.architecture, {c, w, cache_, step, rows});
-  if (rows == 1) {
-    const Tensor x = s.scratch(DType::f32, {1, c.dim});
+  const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_});
+  if (logits) {
+    const Tensor x = s.scratch(DType::f32, {rows, c.dim});
     ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
-    ops::matmul(s, {.x = x, .weight = w.output, .out = logits_});
-    ops::argmax(s, {.x = logits_, .out = next_});
+    linear(s, w.output, x, logits);
+    if (c.final_softcap > 0.0f) {
+      ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
+    }
+  }
+  if (rows == 1) {
+    ops::argmax(s, {.x = logits, .out = next_});
     ops::step_advance(s, {.tokens = next_, .step = step});
   }
   ONEPASS_ASSIGN(pass.plan,
@@ -108,17 +115,26 @@ std::uint32_t Decoder::chunk_of(std::size_t left) const noexcept {
   return above - n < above / 4 ? n : std::bit_floor(n);
 }
 
-Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position) {
+Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position,
+                          bool scored) {
   const std::size_t bucket = bucket_of(static_cast<std::uint32_t>(tokens.size()));
-  ONEPASS_TRY(record(bucket));
+  const std::uint32_t n = 1u << bucket;
+  Pass& pass = scored ? score_passes_[bucket] : passes_[bucket];
+  Tensor logits;
+  if (scored) {
+    const std::uint32_t vocab = model_->config().vocab;
+    logits = tensor(scores_.view, DType::f32, {n, vocab});
+    ONEPASS_ASSIGN(logits.view, scores_.view.sub(0, std::uint64_t{n} * vocab * sizeof(float)));
+  }
+  ONEPASS_TRY(record(pass, n, logits));
   rows_.clear();
   for (const std::uint32_t token : tokens) rows_.push_back(StepRow{token, position++, 0, 0});
   const StepSlot slot{position, 0, 0, 0};
-  return passes_[bucket].plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
+  return pass.plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
 }
 
 Status Decoder::run_token(std::uint32_t token, std::uint32_t position) {
-  ONEPASS_TRY(record(0));
+  ONEPASS_TRY(record(passes_[0], 1, logits_));
   const bool feed_back = device_is_ahead_;
   // Until the pass has completed nothing on the device is known.
   device_is_ahead_ = false;
@@ -133,35 +149,67 @@ Status Decoder::run_token(std::uint32_t token, std::uint32_t position) {
 }
 
 Status Decoder::append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel) {
+  return guarded([&]() -> Status { return advance(tokens, nullptr, cancel); });
+}
+
+Status Decoder::score(std::span<const std::uint32_t> tokens, const Each& each,
+                      const std::atomic<bool>* cancel) {
   return guarded([&]() -> Status {
-    if (tokens.empty()) return {};
-    ONEPASS_TRY(check(tokens));
-    if (has_output_ && !token_read_) ONEPASS_TRY(read_token());  // for greedy, should this fail
-    // The last token goes alone through the decode pass, which has the output head.
-    std::size_t done = 0;
-    const std::size_t body = tokens.size() - 1;
-    const auto cancelled = [cancel] {
-      return cancel != nullptr && cancel->load(std::memory_order_relaxed);
-    };
-    const auto position = [&] { return length_ + static_cast<std::uint32_t>(done); };
-    while (done < body) {
-      if (cancelled()) return fail(ErrorCode::cancelled, "decoder: cancelled");
-      const std::uint32_t n = chunk_of(body - done);
-      if (n == 1) break;
-      ONEPASS_TRY(run_chunk(tokens.subspan(done, n), position()));
-      done += n;
+    if (!each) return fail(ErrorCode::invalid_argument, "score: there is nobody to hand logits to");
+    const std::uint64_t row_bytes = std::uint64_t{model_->config().vocab} * sizeof(float);
+    if (!scores_) {
+      score_rows_ =
+          std::min(chunk_rows_, std::bit_floor(static_cast<std::uint32_t>(
+                                    std::max<std::uint64_t>(max_score_bytes / row_bytes, 1))));
+      ONEPASS_ASSIGN(Buffer b, model_->device().allocate(score_rows_ * row_bytes));
+      scores_ = b.tensor(DType::f32, {score_rows_, model_->config().vocab});
+      buffers_.push_back(std::move(b));
     }
-    for (; done < tokens.size(); ++done) {
-      if (cancelled()) return fail(ErrorCode::cancelled, "decoder: cancelled");
-      device_is_ahead_ = false;
-      ONEPASS_TRY(run_token(tokens[done], position()));
-    }
-    length_ += static_cast<std::uint32_t>(tokens.size());
-    has_output_ = true;
-    token_read_ = false;
-    given_ = false;
-    return {};
+    return advance(tokens, &each, cancel);
   });
+}
+
+Status Decoder::advance(std::span<const std::uint32_t> tokens, const Each* each,
+                        const std::atomic<bool>* cancel) {
+  if (tokens.empty()) return {};
+  ONEPASS_TRY(check(tokens));
+  if (has_output_ && !token_read_) ONEPASS_TRY(read_token());  // for greedy, should this fail
+  const std::uint32_t vocab = model_->config().vocab;
+  std::vector<float> values;
+  const auto hand_out = [&](const View& logits, std::size_t first, std::size_t n) -> Status {
+    values.resize(n * vocab);
+    ONEPASS_ASSIGN(const View part, logits.sub(0, values.size() * sizeof(float)));
+    ONEPASS_TRY(model_->device().read_as<float>(part, values));
+    for (std::size_t i = 0; i < n; ++i) {
+      ONEPASS_TRY((*each)(first + i, std::span(values).subspan(i * vocab, vocab)));
+    }
+    return {};
+  };
+  for (std::size_t done = 0; done < tokens.size();) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      return fail(ErrorCode::cancelled, "decoder: cancelled after " + std::to_string(done) +
+                                            " of " + std::to_string(tokens.size()) + " tokens");
+    }
+    const std::uint32_t position = length_ + static_cast<std::uint32_t>(done);
+    // The last token goes alone through the decode pass, which has the output head.
+    const std::size_t body = tokens.size() - 1 - done;
+    std::uint32_t n = body < 2 ? 1 : chunk_of(body);
+    if (each != nullptr) n = std::min(n, score_rows_);
+    if (n == 1) {
+      device_is_ahead_ = false;
+      ONEPASS_TRY(run_token(tokens[done], position));
+      if (each != nullptr) ONEPASS_TRY(hand_out(logits_.view, done, 1));
+    } else {
+      ONEPASS_TRY(run_chunk(tokens.subspan(done, n), position, each != nullptr));
+      if (each != nullptr) ONEPASS_TRY(hand_out(scores_.view, done, n));
+    }
+    done += n;
+  }
+  length_ += static_cast<std::uint32_t>(tokens.size());
+  has_output_ = true;
+  token_read_ = false;
+  given_ = false;
+  return {};
 }
 
 Status Decoder::read_token() {

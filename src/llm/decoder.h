@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,6 +42,11 @@ class Decoder {
 
   // Puts tokens behind the others. Cancelled between chunks, when the flag is set.
   Status append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel = nullptr);
+  // As append, and hands out the logits [vocab] after each of the tokens; index counts them. An
+  // error that `each` returns ends the call.
+  using Each = std::function<Status(std::size_t index, std::span<const float> logits)>;
+  Status score(std::span<const std::uint32_t> tokens, const Each& each,
+               const std::atomic<bool>* cancel = nullptr);
   // The most likely token after the last one (lowest id on ties). The first call after append only
   // reads it; every later one first appends the token of the call before, on the device.
   Result<std::uint32_t> greedy();
@@ -54,7 +60,7 @@ class Decoder {
   std::uint32_t recorded_plans() const noexcept;
 
  private:
-  // A recorded shape class: `rows` rows, with the output head for one row only.
+  // A recorded shape class: `rows` rows. The output head only for one row, or for scores.
   struct Pass {
     StepState step;
     Plan plan;
@@ -64,11 +70,14 @@ class Decoder {
   explicit Decoder(std::shared_ptr<const Model> model)
       : model_(std::move(model)), executor_(model_->device()) {}
   Status allocate(const DecoderOptions& options);
-  Status record(std::size_t bucket);
+  Status record(Pass& pass, std::uint32_t rows, const Tensor& logits);
   Status check(std::span<const std::uint32_t> tokens) const;
   // The rows of the next chunk: whole buckets, or one padded by less than a quarter.
   std::uint32_t chunk_of(std::size_t left) const noexcept;
-  Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position);
+  Status advance(std::span<const std::uint32_t> tokens, const Each* each,
+                 const std::atomic<bool>* cancel);
+  // Scores, where the caller wants them, are left in scores_.
+  Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position, bool scored);
   // One token through the decode pass; feeds back on the device where its state allows.
   Status run_token(std::uint32_t token, std::uint32_t position);
   Status read_token();
@@ -80,7 +89,9 @@ class Decoder {
   std::vector<Buffer> buffers_;
   std::vector<KvLayer> cache_;
   Tensor logits_, next_;
-  std::array<Pass, n_buckets> passes_;
+  Tensor scores_;  // [score_rows_, vocab]; allocated when first asked for
+  std::uint32_t score_rows_ = 1;
+  std::array<Pass, n_buckets> passes_, score_passes_;
   std::vector<StepRow> rows_;
 
   std::uint32_t length_ = 0;

@@ -4,18 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "gguf_writer.h"
 #include "io/gguf_file.h"
 #include "onepass/dtype.h"
 #include "support/heap.h"
+#include "support/temp_folder.h"
 
 namespace onepass::test {
 namespace {
@@ -45,28 +44,6 @@ GgufWriter sample(std::uint32_t version = 3, std::uint32_t alignment = 32) {
   w.tensor("blocks", 8, {64, 2}, std::vector<std::byte>(4 * 34, std::byte{7}));
   return w;
 }
-
-class TempFolder {
- public:
-  TempFolder() {
-    path_ = std::filesystem::temp_directory_path() /
-            ("onepass_gguf_" + std::to_string(getpid()) + "_" + std::to_string(++count_));
-    std::filesystem::create_directories(path_);
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  std::string write(const std::string& name, std::span<const std::byte> bytes) const {
-    const std::string path = (path_ / name).string();
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-    return path;
-  }
-  std::filesystem::path path() const { return path_; }
-
- private:
-  static inline int count_ = 0;
-  std::filesystem::path path_;
-};
 
 template <class T>
 std::string problem(const Result<T>& r) {

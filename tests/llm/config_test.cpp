@@ -122,10 +122,22 @@ const BadModel models[] = {
     {"rope_base_0", parse, "llama.rope.freq_base", with("llama.rope.freq_base", 0.0f)},
     {"rope_partial", unsupported, "llama.rope.dimension_count",
      with("llama.rope.dimension_count", 8u)},
-    {"rope_yarn", unsupported, "llama.rope.scaling.type", with("llama.rope.scaling.type", "yarn")},
+    {"rope_other", unsupported, "llama.rope.scaling.type", with("llama.rope.scaling.type", "abc")},
+    {"rope_type_number", parse, "llama.rope.scaling.type", with("llama.rope.scaling.type", 1u)},
+    {"rope_attn_factor_nan", parse, "llama.rope.scaling.attn_factor",
+     with("llama.rope.scaling.attn_factor", nan_value)},
     {"rope_factor_negative", parse, "llama.rope.scaling.factor",
      with("llama.rope.scaling.factor", -2.0f)},
-    {"experts", unsupported, "llama.expert_count", with("llama.expert_count", 8u)},
+    {"experts_alone", not_found, "llama.expert_used_count", with("llama.expert_count", 8u)},
+    {"experts_many", limit, "llama.expert_count", with("llama.expert_count", 100000u)},
+    {"experts_missing", not_found, "blk.0.ffn_gate_inp.weight",
+     [](GgufWriter& w) { w.set("llama.expert_count", 8u).set("llama.expert_used_count", 2u); }},
+    {"experts_used_too_many", limit, "llama.expert_used_count",
+     [](GgufWriter& w) { w.set("llama.expert_count", 8u).set("llama.expert_used_count", 9u); }},
+    {"experts_used_0", parse, "llama.expert_used_count",
+     [](GgufWriter& w) { w.set("llama.expert_count", 8u).set("llama.expert_used_count", 0u); }},
+    {"softcap_negative", parse, "llama.final_logit_softcapping",
+     with("llama.final_logit_softcapping", -1.0f)},
     {"vocab_0", parse, "llama.vocab_size", with("llama.vocab_size", 0u)},
     {"vocab_huge", limit, "llama.vocab_size", with("llama.vocab_size", 1u << 23)},
     {"vocab_other", parse, "token_embd.weight", with("llama.vocab_size", 98u)},
@@ -149,10 +161,87 @@ const BadModel models[] = {
      with_tensor("blk.1.attn_k.weight", 26, {64, 32})},
     {"matrix_f64", unsupported, "blk.0.attn_v.weight",
      with_tensor("blk.0.attn_v.weight", 28, {64, 32})},
-    {"bias", unsupported, "blk.0.attn_q.bias", with_tensor("blk.0.attn_q.bias", 0, {64})},
+    {"bias_shape", parse, "blk.0.attn_q.bias", with_tensor("blk.0.attn_q.bias", 0, {65})},
+    {"bias_quantized", unsupported, "blk.0.attn_q.bias", with_tensor("blk.0.attn_q.bias", 8, {64})},
+    {"qkv_shape", parse, "blk.0.attn_qkv.weight",
+     with_tensor("blk.0.attn_qkv.weight", 0, {64, 64})},
     {"rope_freqs_zero", parse, "rope_freqs.weight", with_tensor("rope_freqs.weight", 0, {8})},
     {"rope_freqs_shape", parse, "rope_freqs.weight", with_tensor("rope_freqs.weight", 0, {16})},
 };
+
+// Keys and tensors of other architectures.
+struct OtherModel {
+  const char* name;
+  ErrorCode code;
+  const char* field;
+  RandomModelOptions model;
+  std::function<void(GgufWriter&)> change;
+};
+void PrintTo(const OtherModel& m, std::ostream* out) { *out << m.name; }
+class BadModels : public testing::TestWithParam<OtherModel> {};
+
+TEST_P(BadModels, AreRefused) {
+  RandomModel random(GetParam().model);
+  GetParam().change(random.writer);
+  const TempFile path(random.writer.finish());
+  const Result<Device> device = Device::open("cpu");
+  ASSERT_TRUE(device);
+  const auto model = llm::Model::open(*device, path.path());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(name(model.error().code), std::string(name(GetParam().code)))
+      << model.error().to_string();
+  EXPECT_EQ(model.error().field, GetParam().field) << model.error().to_string();
+}
+
+const RandomModelOptions gemma3_model{.layers = 2, .architecture = "gemma3", .window = 4};
+const RandomModelOptions qwen3moe_model{.layers = 1, .architecture = "qwen3moe", .experts = 4};
+const OtherModel other_models[] = {
+    {"pattern_short", parse, "gemma3.attention.sliding_window_pattern", gemma3_model,
+     [](GgufWriter& w) {
+       w.set_array("gemma3.attention.sliding_window_pattern", std::vector<bool>{true});
+     }},
+    {"pattern_0", parse, "gemma3.attention.sliding_window_pattern", gemma3_model,
+     with("gemma3.attention.sliding_window_pattern", 0u)},
+    {"pattern_text", parse, "gemma3.attention.sliding_window_pattern", gemma3_model,
+     with("gemma3.attention.sliding_window_pattern", "x")},
+    {"window_huge", limit, "gemma3.attention.sliding_window", gemma3_model,
+     with("gemma3.attention.sliding_window", 0xffffffffu)},
+    {"no_post_norm", not_found, "blk.0.post_attention_norm.weight", gemma3_model,
+     [](GgufWriter& w) { w.erase_tensor("blk.0.post_attention_norm.weight"); }},
+    {"no_q_norm", not_found, "blk.1.attn_q_norm.weight", gemma3_model,
+     [](GgufWriter& w) { w.erase_tensor("blk.1.attn_q_norm.weight"); }},
+    {"no_experts", not_found, "qwen3moe.expert_count", qwen3moe_model,
+     without("qwen3moe.expert_count")},
+    {"experts_0", parse, "qwen3moe.expert_count", qwen3moe_model,
+     with("qwen3moe.expert_count", 0u)},
+    {"experts_8_of_4", parse, "blk.0.ffn_gate_inp.weight", qwen3moe_model,
+     with("qwen3moe.expert_count", 8u)},
+    {"expert_tensor", parse, "blk.0.ffn_up_exps.weight", qwen3moe_model,
+     with_tensor("blk.0.ffn_up_exps.weight", 0, {64, 48, 3})},
+    {"qwen3_experts",
+     unsupported,
+     "qwen3.expert_count",
+     {.layers = 1, .architecture = "qwen3"},
+     with("qwen3.expert_count", 4u)},
+    {"phi3_odd_rotation",
+     unsupported,
+     "phi3.rope.dimension_count",
+     {.layers = 1, .architecture = "phi3"},
+     with("phi3.rope.dimension_count", 7u)},
+    {"phi3_too_much_rotation",
+     unsupported,
+     "phi3.rope.dimension_count",
+     {.layers = 1, .architecture = "phi3"},
+     with("phi3.rope.dimension_count", 32u)},
+    {"phi3_unfused",
+     not_found,
+     "blk.0.attn_qkv.weight",
+     {.layers = 1, .architecture = "phi3"},
+     [](GgufWriter& w) { w.erase_tensor("blk.0.attn_qkv.weight"); }},
+};
+INSTANTIATE_TEST_SUITE_P(Llm, BadModels, testing::ValuesIn(other_models),
+                         [](const auto& i) { return std::string(i.param.name); });
+
 INSTANTIATE_TEST_SUITE_P(Llm, BadLlama, testing::ValuesIn(models),
                          [](const auto& i) { return std::string(i.param.name); });
 
@@ -173,7 +262,7 @@ TEST(Config, ReadsEverything) {
   EXPECT_EQ(c->vocab, 97u);
   EXPECT_EQ(c->context, 64u);
   EXPECT_EQ(c->norm_eps, 1e-5f);
-  EXPECT_EQ(c->rope_base, 10000.0f);
+  EXPECT_EQ(c->rope.base, 10000.0f);
 }
 
 TEST(Config, Defaults) {
@@ -193,7 +282,7 @@ TEST(Config, Defaults) {
   ASSERT_TRUE(c) << c.error().to_string();
   EXPECT_EQ(c->n_kv_heads, 4u);
   EXPECT_EQ(c->head_dim, 16u);
-  EXPECT_EQ(c->rope_base, 10000.0f);
+  EXPECT_EQ(c->rope.base, 10000.0f);
   EXPECT_EQ(c->vocab, 31u);
   EXPECT_EQ(c->ffn_dim, 96u);
 }

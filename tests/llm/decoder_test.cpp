@@ -141,6 +141,57 @@ TEST_F(DecoderTest, CancelledPrefillChangesNothing) {
   EXPECT_EQ(follow(d, 8), follow(undisturbed, 8));
 }
 
+TEST_F(DecoderTest, ScoresAreTheLogitsOfEveryToken) {
+  const std::vector<std::uint32_t> tokens = prompt(23);
+  Decoder one = create();
+  std::vector<std::vector<float>> expected;
+  for (const std::uint32_t token : tokens) {
+    ASSERT_TRUE(one.append({&token, 1}));
+    expected.push_back(one.logits().value());
+  }
+  for (const std::uint32_t chunk : {1u, 4u, 512u}) {
+    Decoder d = create({.chunk_rows = chunk});
+    std::size_t seen = 0;
+    ASSERT_TRUE(d.append(std::span(tokens).first(2)));
+    const Status s = d.score(
+        std::span(tokens).subspan(2), [&](std::size_t i, std::span<const float> logits) -> Status {
+          EXPECT_EQ(i, seen++);
+          const std::vector<float>& e = expected[i + 2];
+          EXPECT_EQ(logits.size(), e.size());
+          EXPECT_EQ(std::memcmp(logits.data(), e.data(), logits.size_bytes()), 0) << i;
+          return {};
+        });
+    ASSERT_TRUE(s) << s.error().to_string();
+    EXPECT_EQ(seen, 21u);
+    EXPECT_EQ(d.length(), 23u);
+    EXPECT_EQ(d.logits().value(), expected.back());
+    EXPECT_EQ(d.greedy().value(), one.greedy().value());
+    ASSERT_TRUE(one.truncate(22));
+    ASSERT_TRUE(one.append({&tokens.back(), 1}));
+  }
+}
+
+TEST_F(DecoderTest, ScoreEndsWithTheCallersErrorAndChangesNothing) {
+  Decoder d = create({.chunk_rows = 4});
+  ASSERT_TRUE(d.append(prompt(3)));
+  const Status s = d.score(prompt(9), [](std::size_t i, std::span<const float>) -> Status {
+    if (i == 5) return fail(ErrorCode::io, "disk full");
+    return {};
+  });
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::io);
+  EXPECT_EQ(d.length(), 3u);
+  const std::atomic<bool> cancel{true};
+  const auto ignore = [](std::size_t, std::span<const float>) -> Status { return {}; };
+  EXPECT_EQ(d.score(prompt(9), ignore, &cancel).error().code, ErrorCode::cancelled);
+  EXPECT_EQ(d.score(prompt(38), ignore).error().code, ErrorCode::limit);
+  EXPECT_EQ(d.score(prompt(2), nullptr).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(d.length(), 3u);
+  Decoder undisturbed = create({.chunk_rows = 4});
+  ASSERT_TRUE(undisturbed.append(prompt(3)));
+  EXPECT_EQ(follow(d, 8), follow(undisturbed, 8));
+}
+
 TEST_F(DecoderTest, TruncateGoesBack) {
   Decoder d = create();
   const std::vector<std::uint32_t> tokens = prompt(12);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <sstream>
 
@@ -143,31 +144,36 @@ TEST_P(ModelFile, MatchesFloat64) {
   ASSERT_NE(model, nullptr);
   Decoder d = decoder(model, {.context = 64, .kv = DType::f32});
   reference::Forward<reference::Float64> forward(expected);
+  reference::Forward<reference::Rounded> rounded(expected);
   std::uint32_t token = 1;
-  ASSERT_TRUE(d.append({&token, 1}));
+  double worst = 0.0, noise = 0.0;
   for (std::uint32_t p = 0; p < 12; ++p) {
-    const std::vector<double> logits = forward.next(token);
-    ASSERT_LE(reference::nmse(d.logits().value(), logits), 1e-10) << "at " << p;
-    token = reference::largest(logits);
-    ASSERT_EQ(d.greedy().value(), token) << "at " << p;
     ASSERT_TRUE(d.append({&token, 1}));
+    const std::vector<double> logits = forward.next(token);
+    worst = std::max(worst, reference::nmse(d.logits().value(), logits));
+    noise = std::max(noise, reference::nmse(rounded.next(token), logits));
+    token = reference::largest(logits);
   }
+  EXPECT_LE(worst, 4.0 * noise);
+  std::cout << "[ NMSE     ] " << path.filename().string() << " " << worst << " noise " << noise
+            << "\n";
 }
 INSTANTIATE_TEST_SUITE_P(Llm, ModelFile,
                          testing::Values(ONEPASS_SOURCE_DIR "/models/stories-12m-q8_0.gguf",
-                                         ONEPASS_TEST_DATA "/gguf/stories15M-q4_0.gguf"));
+                                         ONEPASS_TEST_DATA "/gguf/stories15M-q4_0.gguf",
+                                         ONEPASS_TEST_DATA "/gguf/minimind2-small-q4_k_m.gguf"));
 
 struct Variant {
   const char* name;
   RandomModelOptions model;
-  double max_nmse = 1e-11;
+  double max_nmse = 1e-9;  // 0: of the order of what rounding activations to 8 bits changes
   DType kv = DType::f32;
 };
 void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
 
-class RandomLlama : public testing::TestWithParam<Variant> {};
+class RandomModels : public testing::TestWithParam<Variant> {};
 
-TEST_P(RandomLlama, MatchesFloat64) {
+TEST_P(RandomModels, MatchFloat64) {
   const Variant& v = GetParam();
   const RandomModel random(v.model, 7);
   const TempFile file(random.writer.finish());
@@ -175,17 +181,29 @@ TEST_P(RandomLlama, MatchesFloat64) {
   ASSERT_NE(model, nullptr);
   Decoder d = decoder(model, {.kv = v.kv});
   reference::Forward<reference::Float64> forward(random.model());
+  reference::Forward<reference::Rounded> rounded(random.model());
   std::uint32_t token = 5;
+  double worst = 0.0, noise = 0.0, apart = 0.0;
   for (std::uint32_t p = 0; p < v.model.context; ++p) {
     ASSERT_TRUE(d.append({&token, 1}));
     const std::vector<double> expected = forward.next(token);
-    ASSERT_LE(reference::nmse(d.logits().value(), expected), v.max_nmse) << "at " << p;
+    worst = std::max(worst, reference::nmse(d.logits().value(), expected));
+    if (v.max_nmse == 0.0) {
+      const std::vector<double> other = rounded.next(token);
+      noise = std::max(noise, reference::nmse(other, expected));
+      apart = std::max(apart, reference::nmse(d.logits().value(), other));
+    }
     token = (token * 31 + p) % v.model.vocab;
   }
+  EXPECT_LE(worst, v.max_nmse > 0.0 ? v.max_nmse : 4.0 * noise);
   EXPECT_EQ(d.recorded_plans(), 1u);
+  std::ostringstream text;
+  text << worst << " of " << (v.max_nmse > 0.0 ? v.max_nmse : 4.0 * noise);
+  RecordProperty("worst_nmse", text.str());
+  std::cout << "[ NMSE     ] " << v.name << " " << text.str() << " apart " << apart << "\n";
 }
 
-TEST_P(RandomLlama, ChunksGiveTheSameBits) {
+TEST_P(RandomModels, ChunksGiveTheSameBits) {
   const Variant& v = GetParam();
   const RandomModel random(v.model, 8);
   const TempFile file(random.writer.finish());
@@ -212,18 +230,58 @@ const Variant variants[] = {
     {"f32", {}},
     {"f16", {.matrix_type = 1, .norm_type = 1}},
     {"bf16", {.matrix_type = 30, .norm_type = 30}},
-    {"q4_0", {.matrix_type = 2}},
-    {"q8_0", {.matrix_type = 8}},
+    {"q4_0", {.matrix_type = 2}, 0.0},
+    {"q8_0", {.matrix_type = 8}, 0.0},
+    {"q5_0", {.matrix_type = 6}},
+    {"q4_k",
+     {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512, .matrix_type = 12},
+     0.0},
+    {"q6_k",
+     {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 288, .matrix_type = 14},
+     0.0},
     {"tied", {.tied = true}},
-    {"fused_qkv", {.matrix_type = 8, .fused_qkv = true}},
+    {"fused_qkv", {.matrix_type = 8, .fused_qkv = true}, 0.0},
     {"rope_base", {.rope_base = 500000.0f}},
     {"rope_linear", {.rope_scale = 4.0f}},
     {"rope_factors", {.rope_scale = 2.0f, .rope_factors = true}},
+    {"rope_yarn", {.rope_scale = 4.0f, .yarn = true, .original_context = 16}},
     {"one_head", {.heads = 1, .kv_heads = 1, .head_dim = 32}},
     {"wide_heads", {.heads = 6, .kv_heads = 3, .head_dim = 32}},
     {"kv_f16", {}, 1e-5, DType::f16},
+    {"biases", {.all_biases = true}},
+    {"odd_rows", {.heads = 2, .kv_heads = 1, .head_dim = 24, .ffn = 80, .fused_qkv = true}},
+    {"mixtral", {.experts = 5, .experts_used = 2}},
+    // All experts are used: rounding must not change which ones are.
+    {"mixtral_q8_0", {.matrix_type = 8, .experts = 4, .experts_used = 4}, 0.0},
+    {"qwen2", {.architecture = "qwen2", .qkv_bias = true}},
+    {"qwen2_q4_0", {.matrix_type = 2, .architecture = "qwen2", .qkv_bias = true}, 0.0},
+    {"qwen3", {.architecture = "qwen3"}},
+    {"qwen3_q4_0", {.matrix_type = 2, .tied = true, .architecture = "qwen3"}, 0.0},
+    {"qwen3moe", {.architecture = "qwen3moe", .experts = 8, .experts_used = 3}},
+    {"qwen3moe_one", {.architecture = "qwen3moe", .experts = 4, .experts_used = 1}},
+    {"qwen3moe_q8_0",
+     {.ffn = 128, .matrix_type = 8, .architecture = "qwen3moe", .experts = 3, .experts_used = 3},
+     0.0},
+    {"gemma2", {.layers = 4, .tied = true, .architecture = "gemma2", .window = 7}},
+    {"gemma2_q8_0",
+     {.layers = 4, .matrix_type = 8, .tied = true, .architecture = "gemma2", .window = 7},
+     0.0},
+    {"gemma2_default", {.layers = 2, .tied = true, .architecture = "gemma2"}},
+    {"gemma3",
+     {.layers = 7, .rope_base = 1e6f, .tied = true, .architecture = "gemma3", .window = 9}},
+    {"gemma3_scaled",
+     {.rope_base = 1e6f, .rope_scale = 8.0f, .architecture = "gemma3", .window = 5, .period = 2}},
+    {"gemma3_q4_0",
+     {.matrix_type = 2, .rope_base = 1e6f, .architecture = "gemma3", .window = 5, .period = 3},
+     0.0},
+    {"phi3", {.architecture = "phi3"}},
+    {"phi3_partial", {.architecture = "phi3", .rope_dims = 12}},
+    {"phi3_long",
+     {.architecture = "phi3", .rope_dims = 12, .original_context = 32, .long_short = true}},
+    {"phi3_short", {.architecture = "phi3", .original_context = 64, .long_short = true}},
+    {"phi3_q4_0", {.matrix_type = 2, .architecture = "phi3", .rope_dims = 8}, 0.0},
 };
-INSTANTIATE_TEST_SUITE_P(Llm, RandomLlama, testing::ValuesIn(variants),
+INSTANTIATE_TEST_SUITE_P(Llm, RandomModels, testing::ValuesIn(variants),
                          [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace

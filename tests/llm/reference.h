@@ -1,4 +1,5 @@
-// Llama forward pass, written once and computed in any arithmetic: float64 is the reference.
+// Forward pass of every architecture, written once and computed in any arithmetic: float64 is the
+// reference.
 //
 //   reference::Forward<reference::Float64> forward(model);
 //   std::vector<double> logits = forward.next(token);      // keeps the keys and values
@@ -8,14 +9,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "io/gguf_file.h"
 #include "llm/config.h"
 #include "ops/shared/scalar.h"
-#include "quant/q4_0.h"
-#include "quant/q8_0.h"
+#include "quant/blocks.h"
 
 namespace onepass::test::reference {
 
@@ -23,18 +24,34 @@ namespace onepass::test::reference {
 struct Matrix {
   std::uint32_t rows = 0, cols = 0;
   std::vector<float> values;
+  std::vector<float> bias;  // of the product; empty: none
   const float* row(std::uint32_t r) const { return values.data() + std::size_t{r} * cols; }
 };
 
+// Empty parts are left out of the pass.
 struct Layer {
-  std::vector<float> attn_norm, ffn_norm;
+  std::vector<float> attn_norm, ffn_norm, q_norm, k_norm, post_attention_norm, post_ffn_norm;
   Matrix q, k, v, o, gate, up, down;
+  Matrix router;
+  std::vector<Matrix> gate_experts, up_experts, down_experts;
+  bool local = false;
 };
 
 struct Model {
   std::uint32_t dim = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
-  double eps = 1e-5, rope_base = 10000.0;
+  double eps = 1e-5, embedding_scale = 1.0;
+  double attention_scale = 0.0;                         // 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0.0, final_softcap = 0.0;  // 0: none
+  std::uint32_t window = 0, experts_used = 0;
+  bool gelu = false;
+
+  bool neox = false;
+  std::uint32_t rope_dims = 0;  // 0: head_dim
+  double rope_base = 10000.0, rope_base_local = 10000.0;
   std::vector<double> rope_factors;  // divisors of the angle; empty: none
+  double rope_scale = 1.0, rope_attn_factor = 1.0;
+  std::uint32_t yarn_context = 0;  // original context; 0: linear scaling
+
   Matrix embedding, output;
   std::vector<float> output_norm;
   std::vector<Layer> layers;
@@ -58,6 +75,24 @@ struct Float64 {
   }
 };
 
+// As Float64, with the inputs of every product rounded as kernels for quantized weights do: 8 bits
+// and one scale per 32. What this changes is the noise that such kernels may have.
+struct Rounded : Float64 {
+  static void multiply(const Matrix& m, const std::vector<Real>& x, std::vector<Real>& y) {
+    std::vector<Real> rounded(x);
+    for (std::size_t begin = 0; begin < x.size(); begin += 32) {
+      const std::size_t end = std::min(begin + 32, x.size());
+      Real most = 0.0;
+      for (std::size_t i = begin; i < end; ++i) most = std::max(most, std::abs(x[i]));
+      if (most == 0.0) continue;
+      for (std::size_t i = begin; i < end; ++i) {
+        rounded[i] = std::nearbyint(x[i] / most * 127.0) * most / 127.0;
+      }
+    }
+    Float64::multiply(m, rounded, y);
+  }
+};
+
 // Arithmetic: Real, sum(n, f) in its order, multiply(matrix, x, y).
 template <class Arithmetic>
 class Forward {
@@ -72,67 +107,139 @@ class Forward {
   Row next(std::uint32_t token) {
     const float* embedded = m_.embedding.row(token);
     Row h(embedded, embedded + m_.dim);
-    Row q, k, v, o, gate, up;
+    for (Real& x : h) x *= static_cast<Real>(m_.embedding_scale);
     for (std::size_t l = 0; l < m_.layers.size(); ++l) {
       const Layer& w = m_.layers[l];
       const Row x = norm(h, w.attn_norm);
-      Arithmetic::multiply(w.q, x, q);
-      Arithmetic::multiply(w.k, x, k);
-      Arithmetic::multiply(w.v, x, v);
-      rotate(q);
-      rotate(k);
+      Row q = linear(w.q, x), k = linear(w.k, x);
+      const Row v = linear(w.v, x);
+      if (!w.q_norm.empty()) {
+        q = norm(q, w.q_norm);
+        k = norm(k, w.k_norm);
+      }
+      rotate(q, w.local);
+      rotate(k, w.local);
       keys_[l].insert(keys_[l].end(), k.begin(), k.end());
       values_[l].insert(values_[l].end(), v.begin(), v.end());
-      Arithmetic::multiply(w.o, attend(q, keys_[l], values_[l]), o);
+      Row o = linear(w.o, attend(q, keys_[l], values_[l], w.local));
+      if (!w.post_attention_norm.empty()) o = norm(o, w.post_attention_norm);
       for (std::size_t i = 0; i < h.size(); ++i) h[i] += o[i];
       const Row y = norm(h, w.ffn_norm);
-      Arithmetic::multiply(w.gate, y, gate);
-      Arithmetic::multiply(w.up, y, up);
-      for (std::size_t i = 0; i < gate.size(); ++i) {
-        gate[i] = gate[i] / (Real{1} + std::exp(-gate[i])) * up[i];
-      }
-      Arithmetic::multiply(w.down, gate, o);
-      for (std::size_t i = 0; i < h.size(); ++i) h[i] += o[i];
+      Row f = w.router.rows > 0 ? experts(w, y) : gated(w.gate, w.up, w.down, y);
+      if (!w.post_ffn_norm.empty()) f = norm(f, w.post_ffn_norm);
+      for (std::size_t i = 0; i < h.size(); ++i) h[i] += f[i];
     }
     ++position_;
-    Row logits;
-    Arithmetic::multiply(m_.output, norm(h, m_.output_norm), logits);
+    Row logits = linear(m_.output, norm(h, m_.output_norm));
+    if (m_.final_softcap > 0.0) {
+      const Real cap = static_cast<Real>(m_.final_softcap);
+      for (Real& x : logits) x = cap * std::tanh(x / cap);
+    }
     return logits;
   }
 
  private:
-  Row norm(const Row& x, const std::vector<float>& weight) const {
-    const Real squares = Arithmetic::sum(x.size(), [&](std::size_t i) { return x[i] * x[i]; });
-    const Real scale =
-        Real{1} / std::sqrt(squares / static_cast<Real>(x.size()) + static_cast<Real>(m_.eps));
-    Row y(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * static_cast<Real>(weight[i]);
+  static Row linear(const Matrix& m, const Row& x) {
+    Row y;
+    Arithmetic::multiply(m, x, y);
+    for (std::size_t i = 0; i < m.bias.size(); ++i) y[i] += static_cast<Real>(m.bias[i]);
     return y;
   }
-  // Pairs (2i, 2i + 1) of every head.
-  void rotate(Row& x) const {
-    for (std::size_t i = 0; i < m_.head_dim / 2; ++i) {
-      const double factor = m_.rope_factors.empty() ? 1.0 : m_.rope_factors[i];
-      const double exponent = -2.0 * static_cast<double>(i) / m_.head_dim;
-      const double angle = position_ * std::pow(m_.rope_base, exponent) / factor;
-      const Real c = static_cast<Real>(std::cos(angle)), s = static_cast<Real>(std::sin(angle));
-      for (std::size_t at = 2 * i; at < x.size(); at += m_.head_dim) {
-        const Real x0 = x[at], x1 = x[at + 1];
-        x[at] = x0 * c - x1 * s;
-        x[at + 1] = x0 * s + x1 * c;
+  // Every part of x as long as the weight on its own.
+  Row norm(const Row& x, const std::vector<float>& weight) const {
+    Row y(x.size());
+    for (std::size_t begin = 0; begin < x.size(); begin += weight.size()) {
+      const Real squares = Arithmetic::sum(
+          weight.size(), [&](std::size_t i) { return x[begin + i] * x[begin + i]; });
+      const Real scale = Real{1} / std::sqrt(squares / static_cast<Real>(weight.size()) +
+                                             static_cast<Real>(m_.eps));
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        y[begin + i] = x[begin + i] * scale * static_cast<Real>(weight[i]);
+      }
+    }
+    return y;
+  }
+  Row gated(const Matrix& gate, const Matrix& up, const Matrix& down, const Row& x) const {
+    Row g = linear(gate, x);
+    const Row u = linear(up, x);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const Real cubic = static_cast<Real>(0.7978845608028654) *
+                         (g[i] + static_cast<Real>(0.044715) * g[i] * g[i] * g[i]);
+      g[i] = u[i] * (m_.gelu ? g[i] / Real{2} * (Real{1} + std::tanh(cubic))
+                             : g[i] / (Real{1} + std::exp(-g[i])));
+    }
+    return linear(down, g);
+  }
+  Row experts(const Layer& w, const Row& x) const {
+    Row p = linear(w.router, x);
+    const Real top = *std::max_element(p.begin(), p.end());
+    Real total = 0;
+    for (Real& v : p) total += v = std::exp(v - top);
+    for (Real& v : p) v /= total;
+    std::vector<std::size_t> order(p.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+    order.resize(m_.experts_used);
+    Real sum = 0;
+    for (const std::size_t e : order) sum += p[e];
+    Row out(x.size(), Real{0});
+    for (const std::size_t e : order) {
+      const Row y = gated(w.gate_experts[e], w.up_experts[e], w.down_experts[e], x);
+      const Real weight = p[e] / std::max(sum, static_cast<Real>(6.103515625e-5));
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] += weight * y[i];
+    }
+    return out;
+  }
+  // Pairs turn by their angle; angles in double, as they are no matter of precision here.
+  void rotate(Row& x, bool local) const {
+    const std::uint32_t dims = m_.rope_dims != 0 ? m_.rope_dims : m_.head_dim;
+    const double base = local ? m_.rope_base_local : m_.rope_base;
+    const double turns = std::log(base) * 2.0;
+    const auto pair_of = [&](double beta) {
+      return dims * std::log(m_.yarn_context / (2.0 * 3.14159265358979323846 * beta)) / turns;
+    };
+    double magnitude = local ? 1.0 : m_.rope_attn_factor;
+    if (m_.yarn_context != 0 && !local) magnitude *= 1.0 + 0.1 * std::log(1.0 / m_.rope_scale);
+    for (std::uint32_t i = 0; i < dims / 2; ++i) {
+      double angle = position_ * std::pow(base, -2.0 * i / dims);
+      if (!local) {
+        if (!m_.rope_factors.empty()) angle /= m_.rope_factors[i];
+        double kept = 0.0;
+        if (m_.yarn_context != 0) {
+          const double lo = std::max(0.0, std::floor(pair_of(32.0)));
+          const double hi = std::min(dims - 1.0, std::ceil(pair_of(1.0)));
+          kept = 1.0 - std::clamp((i - lo) / std::max(0.001, hi - lo), 0.0, 1.0);
+        }
+        angle *= m_.rope_scale * (1.0 - kept) + kept;
+      }
+      const Real c = static_cast<Real>(magnitude * std::cos(angle));
+      const Real s = static_cast<Real>(magnitude * std::sin(angle));
+      for (std::size_t head = 0; head < x.size(); head += m_.head_dim) {
+        const std::size_t a = head + (m_.neox ? i : 2 * i), b = m_.neox ? a + dims / 2 : a + 1;
+        const Real x0 = x[a], x1 = x[b];
+        x[a] = x0 * c - x1 * s;
+        x[b] = x0 * s + x1 * c;
       }
     }
   }
-  Row attend(const Row& q, const Row& keys, const Row& values) const {
+  Row attend(const Row& q, const Row& keys, const Row& values, bool local) const {
     const std::size_t d = m_.head_dim, stride = std::size_t{m_.kv_heads} * d;
-    const std::size_t n = keys.size() / stride;
+    const std::size_t all = keys.size() / stride;
+    const std::size_t first = local && all > m_.window ? all - m_.window : 0, n = all - first;
+    const Real scale = m_.attention_scale > 0.0 ? static_cast<Real>(m_.attention_scale)
+                                                : Real{1} / std::sqrt(static_cast<Real>(d));
     Row out(q.size()), p(n);
     for (std::size_t h = 0; h < m_.heads; ++h) {
-      const std::size_t kv = h / (m_.heads / m_.kv_heads) * d;
+      const std::size_t kv = first * stride + h / (m_.heads / m_.kv_heads) * d;
       for (std::size_t t = 0; t < n; ++t) {
-        p[t] = Arithmetic::sum(
-                   d, [&](std::size_t i) { return q[h * d + i] * keys[t * stride + kv + i]; }) /
-               std::sqrt(static_cast<Real>(d));
+        p[t] = scale * Arithmetic::sum(d, [&](std::size_t i) {
+                 return q[h * d + i] * keys[t * stride + kv + i];
+               });
+        if (m_.attention_softcap > 0.0) {
+          const Real cap = static_cast<Real>(m_.attention_softcap);
+          p[t] = cap * std::tanh(p[t] / cap);
+        }
       }
       const Real top = *std::max_element(p.begin(), p.end());
       for (Real& x : p) x = std::exp(x - top);
@@ -171,19 +278,23 @@ std::uint32_t largest(const std::vector<T>& values) {
 
 // Stores values in a format and gives back the bytes; values become what was stored.
 template <class Block>
-std::vector<std::byte> store_blocks(std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() / 32 * sizeof(Block));
-  for (std::size_t i = 0; i < values.size() / 32; ++i) {
+std::vector<std::byte> store_blocks(std::vector<float>& values, std::size_t elements) {
+  std::vector<std::byte> bytes(values.size() / elements * sizeof(Block));
+  for (std::size_t i = 0; i < values.size() / elements; ++i) {
     Block block;
-    quant::quantize(values.data() + 32 * i, block);
-    quant::dequantize(block, values.data() + 32 * i);
+    quant::quantize(values.data() + elements * i, block);
+    quant::dequantize(block, values.data() + elements * i);
     std::memcpy(bytes.data() + i * sizeof(Block), &block, sizeof(Block));
   }
   return bytes;
 }
 inline std::vector<std::byte> store(std::uint32_t ggml_type, std::vector<float>& values) {
-  if (ggml_type == 2) return store_blocks<quant::BlockQ4_0>(values);
-  if (ggml_type == 8) return store_blocks<quant::BlockQ8_0>(values);
+#define ONEPASS_STORE(format, Block)                                               \
+  if (static_cast<int>(ggml_type) == info(DType::format).ggml_id) {                \
+    return store_blocks<quant::Block>(values, info(DType::format).block_elements); \
+  }
+  ONEPASS_BLOCK_FORMATS(ONEPASS_STORE)
+#undef ONEPASS_STORE
   const std::size_t size = ggml_type == 0 ? 4 : 2;
   std::vector<std::byte> bytes(values.size() * size);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -202,48 +313,54 @@ inline std::vector<std::byte> store(std::uint32_t ggml_type, std::vector<float>&
   return bytes;
 }
 
-// A model of a file with f32, q4_0 and q8_0 tensors. Empty layers: something is missing.
+// f32 and block formats.
+template <class Block>
+std::vector<float> load_blocks(const std::vector<std::byte>& bytes, std::size_t elements) {
+  std::vector<float> values(bytes.size() / sizeof(Block) * elements);
+  for (std::size_t i = 0; i * sizeof(Block) < bytes.size(); ++i) {
+    Block block;
+    std::memcpy(&block, bytes.data() + i * sizeof(Block), sizeof(Block));
+    quant::dequantize(block, values.data() + elements * i);
+  }
+  return values;
+}
+inline std::vector<float> load(std::uint32_t ggml_type, const std::vector<std::byte>& bytes) {
+#define ONEPASS_LOAD(format, Block)                                              \
+  if (static_cast<int>(ggml_type) == info(DType::format).ggml_id) {              \
+    return load_blocks<quant::Block>(bytes, info(DType::format).block_elements); \
+  }
+  ONEPASS_BLOCK_FORMATS(ONEPASS_LOAD)
+#undef ONEPASS_LOAD
+  std::vector<float> values(ggml_type == 0 ? bytes.size() / 4 : 0);
+  if (ggml_type == 0) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// A Llama of a file. Empty layers: something is missing.
 inline Model from_file(const io::GgufFile& file) {
   const Result<llm::ModelConfig> config = llm::read_config(file.metadata());
   if (!config) return {};
   const llm::ModelConfig& c = *config;
   bool complete = true;
   const auto values = [&](const std::string& name) {
-    std::vector<float> out;
     const auto source = file.find(name);
     if (!source) {
       complete = false;
-      return out;
+      return std::vector<float>();
     }
     std::vector<std::byte> bytes(source->info->bytes);
     complete = complete && bool(file.read(*source, bytes));
-    const std::uint32_t type = source->info->type->id;
-    const auto blocks = [&](auto block) {
-      out.resize(bytes.size() / sizeof block * 32);
-      for (std::size_t i = 0; i * sizeof block < bytes.size(); ++i) {
-        std::memcpy(&block, bytes.data() + i * sizeof block, sizeof block);
-        quant::dequantize(block, out.data() + 32 * i);
-      }
-    };
-    if (type == 2) {
-      blocks(quant::BlockQ4_0{});
-    } else if (type == 8) {
-      blocks(quant::BlockQ8_0{});
-    } else if (type == 0) {
-      out.resize(bytes.size() / 4);
-      std::memcpy(out.data(), bytes.data(), bytes.size());
-    } else {
-      complete = false;
-    }
+    std::vector<float> out = load(source->info->type->id, bytes);
+    complete = complete && !out.empty();
     return out;
   };
   const auto matrix = [&](const std::string& name, std::uint32_t rows, std::uint32_t cols) {
-    return Matrix{rows, cols, values(name + ".weight")};
+    return Matrix{rows, cols, values(name + ".weight"), {}};
   };
   Model m;
   m.dim = c.dim, m.heads = c.n_heads, m.kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
   m.ffn = c.ffn_dim, m.vocab = c.vocab;
-  m.eps = static_cast<double>(c.norm_eps), m.rope_base = static_cast<double>(c.rope_base);
+  m.eps = static_cast<double>(c.norm_eps), m.rope_base = static_cast<double>(c.rope.base);
   m.embedding = matrix("token_embd", c.vocab, c.dim);
   m.output = file.find("output.weight") ? matrix("output", c.vocab, c.dim) : m.embedding;
   m.output_norm = values("output_norm.weight");

@@ -5,9 +5,7 @@
 #include "core/kernel_row.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
-#include "quant/q4_k.h"
-#include "quant/q5_k.h"
-#include "quant/q6_k.h"
+#include "quant/blocks.h"
 
 namespace onepass::ops {
 namespace {
@@ -231,11 +229,9 @@ constexpr KernelRow kernels[] = {
     OP_WEIGHTS(f32, float),
     OP_WEIGHTS(f16, F16),
     OP_WEIGHTS(bf16, BF16),
-    OP_WEIGHTS(q4_0, quant::BlockQ4_0),
-    OP_WEIGHTS(q8_0, quant::BlockQ8_0),
-    OP_WEIGHTS(q4_k, quant::BlockQ4_K),
-    OP_WEIGHTS(q5_k, quant::BlockQ5_K),
-    OP_WEIGHTS(q6_k, quant::BlockQ6_K),
+#define OP_BLOCK(format, Block) OP_WEIGHTS(format, quant::Block),
+    ONEPASS_BLOCK_FORMATS(OP_BLOCK)
+#undef OP_BLOCK
     cpu_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
             matmul_affine<float>),
     cpu_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,

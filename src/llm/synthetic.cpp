@@ -1,0 +1,206 @@
+#include "llm/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/guarded.h"
+#include "llm/architecture.h"
+#include "ops/shared/scalar.h"
+
+namespace onepass::llm {
+namespace {
+
+constexpr SyntheticPreset presets[] = {
+    {"tiny", "llama", 256, 4, 8, 4, 32, 704, 4096, 10000.0f},
+    {"stories15m", "llama", 288, 6, 6, 6, 48, 768, 32000, 10000.0f},
+    {"smollm135m", "llama", 576, 30, 9, 3, 64, 1536, 49152, 10000.0f},
+    {"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 1000000.0f},
+    {"llama1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 500000.0f},
+    {"llama8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 500000.0f},
+};
+
+// Where a block's f16 scales are, and what multiple of the wanted standard deviation they are when
+// all other bytes are random.
+struct Scale {
+  std::uint32_t at;
+  float factor;
+};
+struct Format {
+  DType type;
+  std::array<Scale, 2> scales;
+  int n_scales;
+};
+constexpr Format formats[] = {
+    {DType::f32, {}, 0},
+    {DType::f16, {}, 0},
+    {DType::bf16, {}, 0},
+    {DType::q8_0, {{{0, 1.0f / 74.0f}}}, 1},
+    {DType::q4_0, {{{0, 1.0f / 4.6f}}}, 1},
+    {DType::q4_k, {{{0, 1.0f / 4.6f / 31.0f}, {2, 7.5f / 4.6f / 31.0f}}}, 2},
+    {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
+};
+const Format* find_format(DType type) noexcept {
+  for (const Format& f : formats) {
+    if (f.type == type) return &f;
+  }
+  return nullptr;
+}
+
+std::uint64_t mix(std::uint64_t z) noexcept {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+// Word i of a stream.
+std::uint64_t word(std::uint64_t stream, std::uint64_t i) noexcept {
+  return mix(stream + (i + 1) * 0x9e3779b97f4a7c15u);
+}
+// Uniform in [-1, 1).
+float uniform(std::uint64_t bits) noexcept {
+  return static_cast<float>(bits >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+std::uint64_t hash(std::string_view text) noexcept {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+// Block i of a stream of weights with standard deviation `deviation`.
+void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, float deviation,
+                float mean, std::byte* out) noexcept {
+  const std::uint32_t bytes = info(format.type).block_bytes;
+  if (format.n_scales == 0) {
+    const float x = mean + 1.7320508f * deviation * uniform(word(stream, i));
+    std::uint32_t bits = 0;
+    if (format.type == DType::f32) std::memcpy(&bits, &x, 4);
+    if (format.type == DType::f16) bits = ops::op_f32_to_f16(x);
+    if (format.type == DType::bf16) bits = ops::op_f32_to_bf16(x);
+    std::memcpy(out, &bits, bytes);
+    return;
+  }
+  const std::uint64_t own = word(stream, i);
+  for (std::uint32_t at = 0; at < bytes; at += 8) {
+    const std::uint64_t random = word(own, at);
+    std::memcpy(out + at, &random, std::min(bytes - at, 8u));
+  }
+  for (int s = 0; s < format.n_scales; ++s) {
+    const Scale& scale = format.scales[static_cast<std::size_t>(s)];
+    const float value = deviation * scale.factor * (1.0f + 0.2f * uniform(word(own, 1 + scale.at)));
+    const std::uint32_t bits = ops::op_f32_to_f16(value);
+    std::memcpy(out + scale.at, &bits, 2);
+  }
+}
+
+std::string known_names() {
+  std::string text;
+  for (const SyntheticPreset& p : presets) text += " " + std::string(p.name);
+  text += "; formats:";
+  for (const Format& f : formats) text += std::string(" ") + name(f.type);
+  return text;
+}
+
+struct Size {
+  std::uint32_t n, k;  // n = 0: a vector of k
+};
+std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
+  const std::uint32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
+  if (!tensor.ends_with(".weight")) return std::nullopt;
+  tensor.remove_suffix(7);
+  if (tensor == "token_embd" || tensor == "output") return Size{c.vocab, c.dim};
+  if (tensor == "output_norm") return Size{0, c.dim};
+  if (!tensor.starts_with("blk.")) return std::nullopt;
+  tensor.remove_prefix(4);
+  const std::size_t dot = tensor.find('.');
+  if (dot == tensor.npos) return std::nullopt;
+  tensor.remove_prefix(dot + 1);
+  if (tensor == "attn_norm" || tensor == "ffn_norm") return Size{0, c.dim};
+  if (tensor == "attn_q") return Size{q, c.dim};
+  if (tensor == "attn_k" || tensor == "attn_v") return Size{kv, c.dim};
+  if (tensor == "attn_output") return Size{c.dim, q};
+  if (tensor == "ffn_gate" || tensor == "ffn_up") return Size{c.ffn_dim, c.dim};
+  if (tensor == "ffn_down") return Size{c.dim, c.ffn_dim};
+  if (c.architecture->head_norms && (tensor == "attn_q_norm" || tensor == "attn_k_norm")) {
+    return Size{0, c.head_dim};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const SyntheticPreset> synthetic_presets() noexcept { return presets; }
+
+Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint64_t seed) {
+  return guarded([&]() -> Result<SyntheticSource> {
+    std::string_view rest = spec;
+    if (rest.starts_with(synthetic_prefix)) rest.remove_prefix(synthetic_prefix.size());
+    const std::size_t colon = std::min(rest.find(':'), rest.size());
+    const std::string_view preset_name = rest.substr(0, colon);
+    const std::string_view quant = colon < rest.size() ? rest.substr(colon + 1) : "f32";
+    const auto preset = std::find_if(std::begin(presets), std::end(presets),
+                                     [&](const auto& p) { return p.name == preset_name; });
+    const auto type = dtype_from_name(quant);
+    if (preset == std::end(presets) || !type || find_format(*type) == nullptr) {
+      return fail(ErrorCode::not_found,
+                  "no synthetic model \"" + io::clipped(spec) + "\"; presets:" + known_names());
+    }
+    SyntheticSource s;
+    s.quant_ = *type;
+    s.seed_ = seed;
+    ModelConfig& c = s.config_;
+    c.architecture = find_architecture(preset->architecture);
+    c.name = "synthetic-" + std::string(preset->name) + "-" + std::string(quant);
+    c.n_layers = preset->layers, c.dim = preset->dim, c.ffn_dim = preset->ffn;
+    c.n_heads = preset->heads, c.n_kv_heads = preset->kv_heads, c.head_dim = preset->head_dim;
+    c.vocab = preset->vocab, c.context = 8192, c.norm_eps = 1e-5f;
+    c.rope.mode = c.architecture->rope, c.rope.dims = c.head_dim, c.rope.base = preset->rope_base;
+    return s;
+  });
+}
+
+DType SyntheticSource::matrix_type(std::uint32_t cols) const noexcept {
+  if (cols % info(quant_).block_elements == 0) return quant_;
+  const bool wide = info(quant_).block_elements > 32 && cols % 32 == 0;
+  return wide ? DType::q8_0 : DType::f16;
+}
+
+std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
+  const auto size = size_of(config_, name);
+  if (!size) return std::nullopt;
+  StoredTensor t;
+  t.name = name;
+  const bool matrix = size->n > 0;
+  t.dtype = matrix ? matrix_type(size->k) : DType::f32;
+  t.type = onepass::name(*t.dtype);
+  t.rank = matrix ? 2 : 1;
+  t.dims = matrix ? std::array<std::uint64_t, 4>{size->n, size->k, 1, 1}
+                  : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
+  t.bytes = *storage_bytes(*t.dtype, std::max(size->n, 1u) * std::uint64_t{size->k});
+  return t;
+}
+
+Status SyntheticSource::read(const StoredTensor& tensor, std::uint64_t offset,
+                             std::span<std::byte> out) const {
+  const Format* format = tensor.dtype ? find_format(*tensor.dtype) : nullptr;
+  if (format == nullptr || offset > tensor.bytes || out.size() > tensor.bytes - offset) {
+    return fail(ErrorCode::invalid_argument, "read " + tensor.name + ": out of range");
+  }
+  const bool matrix = tensor.rank == 2;
+  const float deviation = matrix ? 1.0f / std::sqrt(static_cast<float>(tensor.dims[1])) : 0.05f;
+  const float mean = matrix ? 0.0f : 1.0f;
+  const std::uint64_t stream = mix(hash(tensor.name) + seed_ * 0x9e3779b97f4a7c15u);
+  const std::uint64_t bytes = info(format->type).block_bytes;
+  std::array<std::byte, 256> block;
+  std::size_t done = 0;
+  for (std::uint64_t i = offset / bytes; done < out.size(); ++i) {
+    const std::uint64_t skip = done == 0 ? offset % bytes : 0;
+    const std::size_t n = std::min(out.size() - done, static_cast<std::size_t>(bytes - skip));
+    make_block(*format, stream, i, deviation, mean, block.data());
+    std::memcpy(out.data() + done, block.data() + skip, n);
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace onepass::llm
