@@ -61,7 +61,9 @@ Status launch_attention(const DeviceInfo& device, const Dispatch& d, Launch& lau
   if (groups * shares > std::numeric_limits<std::uint32_t>::max()) return refuse("too many rows");
   launch.tiles = static_cast<std::uint32_t>(groups * shares);
   launch.scratch_bytes = shares > 1 ? part_bytes * tiling.max_chunks : part_bytes;
-  launch.persistent_bytes = groups * 4;
+  // Counters of finished tiles, where a row's result comes from several (cpu_simd.h).
+  const bool heads_share_blocks = to_q8a && p.heads / p.kv_heads * p.head_dim % 32 != 0;
+  launch.persistent_bytes = shares > 1 || heads_share_blocks ? groups * 4 : 0;
   // With a step the length is unknown: one full slot is assumed.
   const std::uint64_t length = p.has_step != 0 ? p.capacity : p.kv_len;
   const std::uint64_t seen = p.window != 0 ? std::min<std::uint64_t>(length, p.window) : length;
