@@ -28,11 +28,9 @@ Status check_name(std::string_view name, std::uint64_t at, const char* field) {
   return {};
 }
 
-// "tensor.part"
-std::string part(const Safetensor& t, const char* name) { return clipped(t.name) + "." + name; }
-
+// Fields of the errors below come after the tensor's name.
 Status read_shape(JsonReader& json, Safetensor& t) {
-  const std::string field = part(t, "shape");
+  constexpr const char* field = ".shape";
   ONEPASS_TRY(json.begin_array(field));
   while (true) {
     ONEPASS_ASSIGN(const bool more, json.next_item(field));
@@ -56,7 +54,7 @@ Status read_shape(JsonReader& json, Safetensor& t) {
 
 // Offset and bytes; end must not be before begin.
 Status read_offsets(JsonReader& json, Safetensor& t) {
-  const std::string field = part(t, "data_offsets");
+  constexpr const char* field = ".data_offsets";
   const std::uint64_t at = json.offset();
   ONEPASS_TRY(json.begin_array(field));
   std::uint64_t ends[2]{};
@@ -84,26 +82,25 @@ Status read_offsets(JsonReader& json, Safetensor& t) {
 }
 
 Status read_tensor(JsonReader& json, Safetensor& t) {
-  const std::string name = clipped(t.name);
   bool has_type = false, has_shape = false, has_offsets = false;
-  ONEPASS_TRY(json.begin_object(name));
+  ONEPASS_TRY(json.begin_object(""));
   while (true) {
-    ONEPASS_ASSIGN(const std::optional<std::string_view> key, json.next_key(name));
+    ONEPASS_ASSIGN(const std::optional<std::string_view> key, json.next_key(""));
     if (!key) break;
     const std::uint64_t at = json.offset();
+    const auto refuse = [&](ErrorCode code, std::string message) {
+      return fail_at(code, std::move(message), at, "." + clipped(*key));
+    };
     bool& seen = *key == "dtype" ? has_type : *key == "shape" ? has_shape : has_offsets;
     if (*key != "dtype" && *key != "shape" && *key != "data_offsets") {
-      return fail_at(ErrorCode::parse, "is not known", at, name + "." + clipped(*key));
+      return refuse(ErrorCode::parse, "is not known");
     }
-    if (std::exchange(seen, true)) {
-      return fail_at(ErrorCode::parse, "the key is there twice", at, name + "." + clipped(*key));
-    }
+    if (std::exchange(seen, true)) return refuse(ErrorCode::parse, "the key is there twice");
     if (*key == "dtype") {
-      ONEPASS_ASSIGN(const std::string_view type, json.string(name + ".dtype"));
+      ONEPASS_ASSIGN(const std::string_view type, json.string(".dtype"));
       t.type = safetensors_type(type);
       if (t.type == nullptr) {
-        return fail_at(ErrorCode::unsupported, "dtype " + clipped(type) + " is not known", at,
-                       name + ".dtype");
+        return refuse(ErrorCode::unsupported, "dtype " + clipped(type) + " is not known");
       }
     } else if (*key == "shape") {
       ONEPASS_TRY(read_shape(json, t));
@@ -115,19 +112,18 @@ Status read_tensor(JsonReader& json, Safetensor& t) {
                         : !has_shape   ? ".shape"
                         : !has_offsets ? ".data_offsets"
                                        : nullptr;
-  if (missing != nullptr) return fail_at(ErrorCode::parse, "is missing", t.at, name + missing);
+  if (missing != nullptr) return fail_at(ErrorCode::parse, "is missing", t.at, missing);
   std::uint64_t bytes = t.type->bytes;
   for (std::uint32_t d = 0; d < t.n_dims; ++d) {
     if (!multiply(bytes, t.dims[d], bytes)) {
-      return fail_at(ErrorCode::limit, "the number of bytes does not fit 64 bits", t.at,
-                     name + ".shape");
+      return fail_at(ErrorCode::limit, "the number of bytes does not fit 64 bits", t.at, ".shape");
     }
   }
   if (bytes != t.bytes) {
     return fail_at(ErrorCode::parse,
                    "spans " + std::to_string(t.bytes) + " bytes, shape and dtype need " +
                        std::to_string(bytes),
-                   t.at, name + ".data_offsets");
+                   t.at, ".data_offsets");
   }
   return {};
 }
@@ -204,7 +200,11 @@ Status Safetensors::read_header(std::string_view header, std::uint64_t data_byte
     Safetensor t;
     t.name = *key;
     t.at = at;
-    ONEPASS_TRY(read_tensor(json, t));
+    if (Status status = read_tensor(json, t); !status) {
+      Error e = std::move(status).error();
+      e.field = clipped(t.name) + e.field;
+      return e;
+    }
     tensors_.push_back(t);
   }
   ONEPASS_TRY(json.end("header"));
@@ -248,7 +248,7 @@ Status Safetensors::check_extents(std::uint64_t data_bytes) const {
   for (const std::uint32_t i : order) {
     const Safetensor& t = tensors_[i];
     const auto refuse = [&](std::string message) {
-      return fail_at(ErrorCode::parse, std::move(message), t.at, part(t, "data_offsets"));
+      return fail_at(ErrorCode::parse, std::move(message), t.at, clipped(t.name) + ".data_offsets");
     };
     if (t.offset > data_bytes || t.bytes > data_bytes - t.offset) {
       return refuse("ends beyond the " + std::to_string(data_bytes) + " bytes of data");

@@ -236,8 +236,8 @@ Status check_activation(const Members& m, const ModelConfig& c) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     if (m.find(key) == nullptr) continue;
     ONEPASS_ASSIGN(const std::string name, m.text(key));
-    const bool known = c.architecture->post_norms ? name == "gelu_pytorch_tanh" || name == "gelu"
-                                                  : name == "silu";
+    const bool known =
+        c.architecture->post_norms ? name == "gelu_pytorch_tanh" || name == "gelu" : name == "silu";
     if (!known) return m.refuse(ErrorCode::unsupported, key, "is " + io::clipped(name));
   }
   return {};

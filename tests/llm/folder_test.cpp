@@ -11,6 +11,7 @@
 #include "llm/folder_writer.h"
 #include "llm/random_model.h"
 #include "llm/synthetic.h"
+#include "support/heap.h"
 
 namespace onepass::test {
 namespace {
@@ -312,6 +313,18 @@ TEST(Synthetic, RunsWithFiniteLogits) {
     EXPECT_GT(rms, 0.3) << quant;
     EXPECT_LT(rms, 3.0) << quant;
   }
+}
+
+// Weights go to the device a few rows at a time: besides them only staging is needed.
+TEST(Synthetic, LoadingTakesLittleHeap) {
+  const Result<Device> device = Device::open("cpu");
+  ASSERT_TRUE(device);
+  const std::int64_t before = heap_live_bytes();
+  reset_heap_peak();
+  const auto model = Model::open(*device, "synthetic:stories15m:q8_0");
+  ASSERT_TRUE(model) << model.error().to_string();
+  EXPECT_GT((*model)->weight_bytes(), 20u << 20);
+  EXPECT_LT(heap_peak_bytes() - before, 4 << 20);
 }
 
 TEST(Synthetic, PresetsHaveTheirShapes) {

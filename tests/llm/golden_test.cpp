@@ -183,7 +183,7 @@ TEST_P(RandomModels, MatchFloat64) {
   reference::Forward<reference::Float64> forward(random.model());
   reference::Forward<reference::Rounded> rounded(random.model());
   std::uint32_t token = 5;
-  double worst = 0.0, noise = 0.0, apart = 0.0;
+  double worst = 0.0, noise = 0.0, nearest = 1.0;
   for (std::uint32_t p = 0; p < v.model.context; ++p) {
     ASSERT_TRUE(d.append({&token, 1}));
     const std::vector<double> expected = forward.next(token);
@@ -191,16 +191,21 @@ TEST_P(RandomModels, MatchFloat64) {
     if (v.max_nmse == 0.0) {
       const std::vector<double> other = rounded.next(token);
       noise = std::max(noise, reference::nmse(other, expected));
-      apart = std::max(apart, reference::nmse(d.logits().value(), other));
+      nearest = std::min(nearest, reference::nmse(d.logits().value(), other));
     }
     token = (token * 31 + p) % v.model.vocab;
   }
   EXPECT_LE(worst, v.max_nmse > 0.0 ? v.max_nmse : 4.0 * noise);
+  // Where no value lies on the edge between two numbers of 8 bits, both round alike. The router of
+  // experts is not rounded.
+  if (v.max_nmse == 0.0 && v.model.experts == 0) {
+    EXPECT_LE(nearest, 1e-9);
+  }
   EXPECT_EQ(d.recorded_plans(), 1u);
   std::ostringstream text;
   text << worst << " of " << (v.max_nmse > 0.0 ? v.max_nmse : 4.0 * noise);
   RecordProperty("worst_nmse", text.str());
-  std::cout << "[ NMSE     ] " << v.name << " " << text.str() << " apart " << apart << "\n";
+  std::cout << "[ NMSE     ] " << v.name << " " << text.str() << "\n";
 }
 
 TEST_P(RandomModels, ChunksGiveTheSameBits) {
@@ -233,6 +238,11 @@ const Variant variants[] = {
     {"q4_0", {.matrix_type = 2}, 0.0},
     {"q8_0", {.matrix_type = 8}, 0.0},
     {"q5_0", {.matrix_type = 6}},
+    {"q3_k",
+     {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512, .matrix_type = 11}},
+    {"iq4_nl", {.matrix_type = 20}},
+    {"iq4_xs",
+     {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 256, .matrix_type = 23}},
     {"q4_k",
      {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512, .matrix_type = 12},
      0.0},

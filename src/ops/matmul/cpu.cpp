@@ -232,8 +232,8 @@ constexpr KernelRow kernels[] = {
 #define OP_BLOCK(format, Block) OP_WEIGHTS(format, quant::Block),
     ONEPASS_BLOCK_FORMATS(OP_BLOCK)
 #undef OP_BLOCK
-    cpu_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
-            matmul_affine<float>),
+        cpu_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
+                matmul_affine<float>),
     cpu_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
             matmul_affine<F16>),
     cpu_row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
