@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "core/kernel_row.h"
+#include "ops/sample/cpu_select.h"
 #include "ops/sample/kernels.h"
 #include "ops/sample/params.h"
-#include "ops/sample/cpu_select.h"
 #include "ops/shared/philox.h"
 
 namespace onepass::ops {
