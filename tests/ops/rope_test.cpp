@@ -182,7 +182,8 @@ TEST(Rope, SameBitsAsScalarAngles) {
     p.angles.yarn_range = 170.0f;
     const std::vector<std::uint32_t> positions = {0, 131071, 4000000000u};
     std::vector<float> x(3 * 1024, 0.0f);
-    for (std::size_t r = 0; r < 3; ++r) std::fill_n(x.begin() + r * 1024, 512, 1.0f);
+    for (std::size_t r = 0; r < 3; ++r)
+      std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(r) * 1024, 512, 1.0f);
     KernelRun run(Op::rope, DType::f32);
     run.params(p).in(x).in(positions).none().out(x.size() * 4).run();
     const std::vector<float> got = run.get<float>(3);

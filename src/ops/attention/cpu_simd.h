@@ -71,7 +71,7 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
   constexpr const K* type = nullptr;
   const std::byte* row[Keys];
   float scales[Keys][max_scales];
-  for (int i = 0; i < Keys; ++i) {
+  for (std::uint32_t i = 0; i < Keys; ++i) {
     row[i] = w.keys + w.rows[key + i] * w.key_bytes;
     row_scales(row[i], w.head_dim, scales[i], type);
   }
@@ -97,7 +97,7 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
     }
   }
   for (int i = 0; i < Q; ++i) {
-    for (int j = 0; j < Keys; ++j) sums[i][at + j] = acc[i][j];
+    for (std::uint32_t j = 0; j < Keys; ++j) sums[i][at + j] = acc[i][j];
   }
 }
 
@@ -165,13 +165,13 @@ OP_INLINE void add_values(ChunkWork& w, int i0, std::uint32_t begin, std::uint32
   using S = Simd;
   S::F acc[Q][N];
   for (int i = 0; i < Q; ++i) {
-    for (int j = 0; j < N; ++j) acc[i][j] = S::load(w.acc[i0 + i] + 16 * (j0 + j));
+    for (std::size_t j = 0; j < N; ++j) acc[i][j] = S::load(w.acc[i0 + i] + 16 * (j0 + j));
   }
   for (std::uint32_t key = begin; key < end; ++key) {
     const std::byte* row = w.values + w.rows[key] * w.value_bytes;
     S::F v[N];
     const float* scales = w.value_scales[key - begin];
-    for (int j = 0; j < N; ++j) {
+    for (std::size_t j = 0; j < N; ++j) {
       v[j] = cached(row, j0 + j, n, scales, static_cast<const V*>(nullptr));
     }
     for (int i = 0; i < Q; ++i) {
@@ -180,7 +180,7 @@ OP_INLINE void add_values(ChunkWork& w, int i0, std::uint32_t begin, std::uint32
     }
   }
   for (int i = 0; i < Q; ++i) {
-    for (int j = 0; j < N; ++j) S::store(w.acc[i0 + i] + 16 * (j0 + j), acc[i][j]);
+    for (std::size_t j = 0; j < N; ++j) S::store(w.acc[i0 + i] + 16 * (j0 + j), acc[i][j]);
   }
 }
 
