@@ -18,6 +18,8 @@ if(ONEPASS_BUILD_TESTS)
     set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
     add_subdirectory(${ONEPASS_GTEST_SOURCE} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
     foreach(name gtest gmock)
+      # Its matchers of string_view exist only in libraries built with a standard that has it.
+      target_compile_features(${name} PUBLIC cxx_std_20)
       if(NOT TARGET GTest::${name})
         add_library(GTest::${name} ALIAS ${name})
         add_library(GTest::${name}_main ALIAS ${name}_main)
