@@ -14,7 +14,7 @@ bool fuse_matmul_bias_add(const Dispatch& first, const Dispatch& second, Dispatc
 bool fuse_matmul_pair(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 // matmul_3 with two weights and one more over the same x.
 bool fuse_matmul_triple(const Dispatch& first, const Dispatch& second, Dispatch& fused);
-// matmul_3 with two weights of equal rows and silu_mul, gelu_mul or gelu_erf_mul of its outputs.
+// matmul_3 with two weights of equal rows and silu_mul or gelu_mul of its outputs.
 bool fuse_matmul_glu(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 // matmul_glu, then quantize.
 bool fuse_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused);
