@@ -307,11 +307,10 @@ TEST(MatmulFused, GatedUnitsGiveTheBitsOfTheirParts) {
       for (std::uint32_t m : {1u, 5u}) {
         const std::vector<float> x = random_floats(std::size_t{m} * k, 32);
         const std::vector<float> g = matmul(gate[f], x, m, n, k), u = matmul(up[f], x, m, n, k);
-        for (std::uint32_t activation : {0u, 1u}) {
+        float (*const activations[])(float) = {ops::op_silu, ops::op_gelu, ops::op_gelu_erf};
+        for (std::uint32_t activation = 0; activation < 3; ++activation) {
           std::vector<float> want(g.size());
-          for (std::size_t i = 0; i < g.size(); ++i) {
-            want[i] = (activation == 0 ? ops::op_silu(g[i]) : ops::op_gelu(g[i])) * u[i];
-          }
+          for (std::size_t i = 0; i < g.size(); ++i) want[i] = activations[activation](g[i]) * u[i];
           for (std::uint32_t features : feature_sets) {
             KernelRun run(Op::matmul_glu, gate[f].type, features);
             run.params(ops::MatmulGluParams{m, n, k, activation});
@@ -337,6 +336,16 @@ TEST(MatmulFused, GatedUnitsGiveTheBitsOfTheirParts) {
   }
 }
 
+TEST(MatmulFused, UnknownActivationIsAnError) {
+  const std::vector<float> x(32), w(32 * 16);
+  for (Op op : {Op::matmul_glu, Op::matmul_glu_q}) {
+    KernelRun run(op, DType::f32_r16);
+    run.params(ops::MatmulGluParams{1, 32, 32, 3}).in(x).in(w).in(w).out(128);
+    ASSERT_FALSE(run.launch_status());
+    EXPECT_EQ(run.launch_status().error().code, ErrorCode::unsupported);
+  }
+}
+
 // The fused forms on weights that are not packed.
 TEST(MatmulFused, UnpackedFormats) {
   const std::uint32_t m = 35, n = 9, k = 256;
@@ -358,12 +367,15 @@ TEST(MatmulFused, UnpackedFormats) {
     three.in(bias).none().none().out(m * n * 4).out(m * n * 4).none().run();
     EXPECT_EQ(three.get<float>(7), plus(y, bias));
     EXPECT_EQ(three.get<float>(8), y2);
-    KernelRun glu(Op::matmul_glu, type);
-    glu.params(ops::MatmulGluParams{m, n, k, 0}).in(x).in(w.bytes).in(w2.bytes);
-    glu.out(m * n * 4).run();
-    std::vector<float> want(y.size());
-    for (std::size_t i = 0; i < y.size(); ++i) want[i] = ops::op_silu(y[i]) * y2[i];
-    EXPECT_EQ(glu.get<float>(3), want);
+    float (*const activations[])(float) = {ops::op_silu, ops::op_gelu, ops::op_gelu_erf};
+    for (std::uint32_t activation = 0; activation < 3; ++activation) {
+      KernelRun glu(Op::matmul_glu, type);
+      glu.params(ops::MatmulGluParams{m, n, k, activation}).in(x).in(w.bytes).in(w2.bytes);
+      glu.out(m * n * 4).run();
+      std::vector<float> want(y.size());
+      for (std::size_t i = 0; i < y.size(); ++i) want[i] = activations[activation](y[i]) * y2[i];
+      EXPECT_EQ(glu.get<float>(3), want) << name(type) << " " << activation;
+    }
   }
 }
 

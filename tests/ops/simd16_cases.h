@@ -99,6 +99,8 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
   put(out, "silu wide", silu(a));
   put(out, "gelu", gelu(small));
   put(out, "gelu wide", gelu(a));
+  put(out, "gelu_erf", gelu_erf(small));
+  put(out, "gelu_erf wide", gelu_erf(a));
   put(out, "softcap", softcap(small, S::set1(30.0f)));
 }
 

@@ -184,6 +184,8 @@ TEST(Simd16, LanesAreTheScalarFunctions) {
     expect("silu wide", [&](int i) { return word(ops::op_silu(in.a[i])); });
     expect("gelu", [&](int i) { return word(ops::op_gelu(in.small[i])); });
     expect("gelu wide", [&](int i) { return word(ops::op_gelu(in.a[i])); });
+    expect("gelu_erf", [&](int i) { return word(ops::op_gelu_erf(in.small[i])); });
+    expect("gelu_erf wide", [&](int i) { return word(ops::op_gelu_erf(in.a[i])); });
     expect("softcap", [&](int i) { return word(ops::op_softcap(in.small[i], 30.0f)); });
     expect("fma", [&](int i) { return word(std::fma(in.a[i], in.b[i], in.c[i])); });
     expect("round_even", [&](int i) { return word(std::nearbyint(in.a[i])); });

@@ -6,26 +6,6 @@ namespace onepass::ops::OP_ISA {
 
 using Lanes16 = Simd::F;
 
-// op_gelu_erf, lane by lane.
-OP_INLINE Lanes16 gelu_erf_lanes(Lanes16 x) {
-  using S = Simd;
-  const S::M negative = S::lt(x, S::zero());
-  const S::F one = S::set1(1.0f), a = S::select(negative, S::neg(x), x);
-  const S::F t = S::div(one, S::add(one, S::mul(S::set1(0.353553391f), a)));
-  S::F p = S::set1(-0.0602052100f);
-  p = S::add(S::mul(p, t), S::set1(0.289904326f));
-  p = S::sub(S::mul(p, t), S::set1(0.497749925f));
-  p = S::add(S::mul(p, t), S::set1(0.289532691f));
-  p = S::sub(S::mul(p, t), S::set1(0.0340736806f));
-  p = S::add(S::mul(p, t), S::set1(0.205633968f));
-  p = S::add(S::mul(p, t), S::set1(0.242413431f));
-  p = S::add(S::mul(p, t), S::set1(0.282462448f));
-  p = S::add(S::mul(p, t), S::set1(0.282081902f));
-  const S::F square = S::mul(S::mul(S::set1(-0.5f), a), a);
-  const S::F tail = S::mul(S::mul(S::set1(0.5f), S::mul(t, p)), exp(square));
-  return S::mul(x, S::select(negative, tail, S::sub(one, tail)));
-}
-
 struct Add {
   static OP_INLINE Lanes16 apply(Lanes16 a, Lanes16 b) { return Simd::add(a, b); }
 };
@@ -39,7 +19,7 @@ struct GeluMul {
   static OP_INLINE Lanes16 apply(Lanes16 a, Lanes16 b) { return Simd::mul(gelu(a), b); }
 };
 struct GeluErfMul {
-  static OP_INLINE Lanes16 apply(Lanes16 a, Lanes16 b) { return Simd::mul(gelu_erf_lanes(a), b); }
+  static OP_INLINE Lanes16 apply(Lanes16 a, Lanes16 b) { return Simd::mul(gelu_erf(a), b); }
 };
 struct SigmoidMul {
   static OP_INLINE Lanes16 apply(Lanes16 a, Lanes16 b) { return Simd::mul(sigmoid(a), b); }
@@ -53,7 +33,7 @@ struct Gelu {
   static OP_INLINE Lanes16 apply(Lanes16 x, Lanes16) { return gelu(x); }
 };
 struct GeluErf {
-  static OP_INLINE Lanes16 apply(Lanes16 x, Lanes16) { return gelu_erf_lanes(x); }
+  static OP_INLINE Lanes16 apply(Lanes16 x, Lanes16) { return gelu_erf(x); }
 };
 struct Relu2 {
   static OP_INLINE Lanes16 apply(Lanes16 x, Lanes16) {

@@ -125,7 +125,9 @@ void matmul_glu(const KernelArgs& a) noexcept {
     dot_weight_row(a.ptr<const W>(1), n, rows.x, rows.count, p.k, gate);
     dot_weight_row(a.ptr<const W>(2), n, rows.x, rows.count, p.k, up);
     for (std::size_t r = 0; r < rows.count; ++r) {
-      const float y = p.activation == 0 ? op_silu(gate[r]) : op_gelu(gate[r]);
+      const float y = p.activation == 0   ? op_silu(gate[r])
+                      : p.activation == 1 ? op_gelu(gate[r])
+                                          : op_gelu_erf(gate[r]);
       a.ptr<float>(3)[(rows.begin + r) * p.n + n] = y * up[r];
     }
   }

@@ -113,7 +113,9 @@ void matmul_3(const KernelArgs& a) noexcept {
   }
 }
 
-OP_INLINE F activate(op_u32 activation, F x) { return activation == 0 ? silu(x) : gelu(x); }
+OP_INLINE F activate(op_u32 activation, F x) {
+  return activation == 0 ? silu(x) : activation == 1 ? gelu(x) : gelu_erf(x);
+}
 
 template <class Form>
 void matmul_glu(const KernelArgs& a) noexcept {

@@ -66,6 +66,14 @@ Status set_tiles(const Dispatch& d, std::uint64_t n, std::uint64_t m, std::uint6
   return set_blocks(d, n, k, divide_up(m, matmul_block_m), launch);
 }
 
+Status expect_activation(const Dispatch& d, std::uint32_t activation) {
+  if (activation <= 2) return {};
+  return fail(ErrorCode::unsupported,
+              std::string(info(d.op).name) + ": activation " + std::to_string(activation) +
+                  ", expected 0 to 2",
+              d.file, d.line);
+}
+
 struct Sizes {
   std::uint64_t x, weights, out, bias;
 };
@@ -149,6 +157,7 @@ Status launch_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
 
 Status launch_matmul_glu(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulGluParams p = d.params_as<MatmulGluParams>();
+  ONEPASS_TRY(expect_activation(d, p.activation));
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, s.out}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
@@ -158,6 +167,7 @@ Status launch_matmul_glu(const DeviceInfo&, const Dispatch& d, Launch& launch) {
 
 Status launch_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulGluParams p = d.params_as<MatmulGluParams>();
+  ONEPASS_TRY(expect_activation(d, p.activation));
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);

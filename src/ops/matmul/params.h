@@ -18,7 +18,7 @@ struct Matmul3Params {
 
 struct MatmulGluParams {
   op_u32 m, n, k;
-  op_u32 activation;  // of the gate: 0 silu, 1 gelu with tanh
+  op_u32 activation;  // of the gate: 0 silu, 1 gelu, 2 gelu_erf
 };
 
 struct MatmulAffineParams {

@@ -73,6 +73,25 @@ OP_INLINE Simd::F gelu(Simd::F x) {
   return S::mul(S::mul(S::set1(0.5f), x), S::add(S::set1(1.0f), tanh(u)));
 }
 
+OP_INLINE Simd::F gelu_erf(Simd::F x) {
+  using S = Simd;
+  const S::M negative = S::lt(x, S::zero());
+  const S::F one = S::set1(1.0f), a = S::select(negative, S::neg(x), x);
+  const S::F t = S::div(one, S::add(one, S::mul(S::set1(0.353553391f), a)));
+  S::F p = S::set1(-0.0602052100f);
+  p = S::add(S::mul(p, t), S::set1(0.289904326f));
+  p = S::sub(S::mul(p, t), S::set1(0.497749925f));
+  p = S::add(S::mul(p, t), S::set1(0.289532691f));
+  p = S::sub(S::mul(p, t), S::set1(0.0340736806f));
+  p = S::add(S::mul(p, t), S::set1(0.205633968f));
+  p = S::add(S::mul(p, t), S::set1(0.242413431f));
+  p = S::add(S::mul(p, t), S::set1(0.282462448f));
+  p = S::add(S::mul(p, t), S::set1(0.282081902f));
+  const S::F square = S::mul(S::mul(S::set1(-0.5f), a), a);
+  const S::F tail = S::mul(S::mul(S::set1(0.5f), S::mul(t, p)), exp(square));
+  return S::mul(x, S::select(negative, tail, S::sub(one, tail)));
+}
+
 OP_INLINE Simd::F softcap(Simd::F x, Simd::F cap) {
   return Simd::mul(cap, tanh(Simd::div(x, cap)));
 }
