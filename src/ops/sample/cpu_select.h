@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "ops/sample/kernels.h"
 #include "ops/shared/last_tile.h"
@@ -64,19 +65,25 @@ inline std::uint32_t select_part(const float* x, std::uint32_t begin, std::uint3
   return count;
 }
 
-// `runs` sorted runs of `length` keys each, merged in pairs between the two buffers. Returns the
-// one with the result.
-inline SelectKey* merge_runs(SelectKey* from, SelectKey* to, std::size_t runs,
-                             std::size_t length) noexcept {
-  const std::size_t n = runs * length;
-  for (std::size_t width = length; width < n; width *= 2) {
-    for (std::size_t i = 0; i < n; i += 2 * width) {
-      const std::size_t middle = std::min(i + width, n), end = std::min(i + 2 * width, n);
-      std::merge(from + i, from + middle, from + middle, from + end, to + i, std::greater<>());
-    }
-    std::swap(from, to);
+// Sorts keys whose ids rise, largest first, with three passes over the values: the order of equal
+// ones stays. other holds n keys too. Returns the one of the two with the result.
+inline SelectKey* sort_all(SelectKey* keys, SelectKey* other, std::size_t n) noexcept {
+  constexpr unsigned bits = 11, digits = 1u << bits, passes = 3;
+  std::uint32_t place[passes][digits] = {};
+  for (std::size_t i = 0; i < n; ++i) {
+    for (unsigned p = 0; p < passes; ++p) ++place[p][keys[i] >> (32 + bits * p) & (digits - 1)];
   }
-  return from;
+  for (auto& counts : place) {
+    std::uint32_t before = 0;
+    for (unsigned d = digits; d-- > 0;) before += std::exchange(counts[d], before);
+  }
+  for (unsigned p = 0; p < passes; ++p) {
+    for (std::size_t i = 0; i < n; ++i) {
+      other[place[p][keys[i] >> (32 + bits * p) & (digits - 1)]++] = keys[i];
+    }
+    std::swap(keys, other);
+  }
+  return keys;
 }
 
 // Calls done(row, keys, count) with the sorted keys of the k largest x / divisor of each row for
@@ -101,25 +108,23 @@ inline void select_rows(const KernelArgs& a, const float* x, std::uint32_t rows,
   if (!active(row)) return;
   const std::uint32_t begin = chunk * select_chunk;
   const std::uint32_t end = chunk + 1 == chunks ? cols : begin + select_chunk;
-  const std::uint32_t count =
-      select_part(x + std::uint64_t{row} * cols, begin, end, k, divisor, buffer);
-
-  // Unused places sort behind everything.
-  const std::size_t keep = std::min(k, select_chunk), row_keys = chunks * keep;
-  auto* keys = reinterpret_cast<SelectKey*>(a.scratch) + row * row_keys;
-  SelectKey* mine = keys + chunk * keep;
-  std::copy_n(buffer, count, mine);
-  std::fill(mine + count, mine + keep, SelectKey{0});
-  if (!last_tile(a.persistent + std::size_t{4} * row, chunks)) return;
-
+  const float* from = x + std::uint64_t{row} * cols;
+  std::byte* counter = a.persistent + std::size_t{4} * row;
   if (k > select_few) {
-    SelectKey* other =
-        reinterpret_cast<SelectKey*>(a.scratch) + (std::size_t{rows} + row) * row_keys;
-    keys = merge_runs(keys, other, chunks, keep);
-  } else {
-    std::nth_element(keys, keys + (k - 1), keys + row_keys, std::greater<>());
-    std::sort(keys, keys + k, std::greater<>());
+    auto* keys = reinterpret_cast<SelectKey*>(a.scratch) + std::size_t{2} * row * cols;
+    for (std::uint32_t i = begin; i < end; ++i) keys[i] = select_key(from[i] / divisor, i);
+    if (last_tile(counter, chunks)) done(row, sort_all(keys, keys + cols, cols), k);
+    return;
   }
+  // Unused places sort behind everything.
+  auto* keys = reinterpret_cast<SelectKey*>(a.scratch) + std::size_t{row} * chunks * k;
+  const std::uint32_t count = select_part(from, begin, end, k, divisor, buffer);
+  SelectKey* mine = keys + std::size_t{chunk} * k;
+  std::copy_n(buffer, count, mine);
+  std::fill(mine + count, mine + k, SelectKey{0});
+  if (!last_tile(counter, chunks)) return;
+  std::nth_element(keys, keys + (k - 1), keys + std::size_t{chunks} * k, std::greater<>());
+  std::sort(keys, keys + k, std::greater<>());
   done(row, keys, k);
 }
 

@@ -9,9 +9,9 @@ namespace onepass::ops {
 
 std::span<const KernelRow> sample_cpu_kernels() noexcept;
 
-// A row longer than select_chunk is cut in grid[0] chunks. Each tile leaves the largest of its
-// chunk in scratch, sorted; the last tile of a row combines them. Above select_few numbers are
-// merged, which takes twice the scratch.
+// A row longer than select_chunk is cut in grid[0] chunks. Each tile leaves the largest numbers of
+// its chunk in scratch; the last tile of a row selects among them. Above select_few it sorts the
+// whole row, for which there is room for all its numbers twice.
 inline constexpr std::uint32_t select_chunk = 8192;
 inline constexpr std::uint32_t select_few = 512;
 

@@ -30,8 +30,8 @@ Status launch_select(const Dispatch& d, std::uint64_t rows, std::uint64_t cols, 
                 d.file, d.line);
   }
   launch.tiles = static_cast<std::uint32_t>(tiles);
-  launch.scratch_bytes = product({tiles, std::min<std::uint64_t>(k, select_chunk),
-                                  sizeof(std::uint64_t), k > select_few ? 2u : 1u});
+  launch.scratch_bytes = k > select_few ? product({rows, cols, 2 * sizeof(std::uint64_t)})
+                                        : product({tiles, k, sizeof(std::uint64_t)});
   launch.persistent_bytes = product({rows, 4});
   return {};
 }
