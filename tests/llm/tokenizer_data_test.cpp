@@ -1,9 +1,10 @@
 // Published vocabularies against ids made by other programs; skipped where the files are absent.
 #include <simdjson.h>
 
+#include <algorithm>
 #include <sstream>
 
-#include "tests/llm/tokenizer_support.h"
+#include "llm/tokenizer_support.h"
 
 namespace onepass::test {
 namespace {
@@ -27,7 +28,7 @@ TEST_P(VocabularyFile, gives_the_published_ids) {
   const std::string name = std::string("vocab/ggml-vocab-") + GetParam() + ".gguf";
   const auto path = test_data(name);
   if (!path) GTEST_SKIP() << name << " is not in ONEPASS_TEST_DATA";
-  const Tokenizer tokenizer = made(GgufVocabulary::read(read_file(*path)));
+  const Tokenizer tokenizer = from_gguf(*path);
   auto cases = separated(read_file(path->string() + ".inp"), "\n__ggml_vocab_test__\n");
   std::istringstream expected(read_file(path->string() + ".out"));
   std::size_t n = 0;
@@ -36,8 +37,8 @@ TEST_P(VocabularyFile, gives_the_published_ids) {
     ASSERT_LT(n, cases.size());
     std::istringstream numbers(line);
     const Ids ids{std::istream_iterator<std::uint32_t>(numbers), {}};
-    EXPECT_EQ(encoded(tokenizer, cases[n]), ids) << GetParam() << " case " << n << ": "
-                                                << shown(cases[n]);
+    EXPECT_EQ(encoded(tokenizer, cases[n]), ids)
+        << GetParam() << " case " << n << ": " << shown(cases[n]);
     EXPECT_EQ(decoded(tokenizer, ids), cases[n]);
   }
   EXPECT_GE(n, 40u);
@@ -104,11 +105,12 @@ class ModelFile : public testing::TestWithParam<const char*> {};
 TEST_P(ModelFile, round_trips_random_text) {
   const auto path = test_data(GetParam());
   if (!path) GTEST_SKIP() << GetParam() << " is not in ONEPASS_TEST_DATA";
-  const Tokenizer tokenizer = made(GgufVocabulary::read(read_file(*path)));
+  const Tokenizer tokenizer = from_gguf(*path);
   std::mt19937_64 random(20);
   for (int i = 0; i < 10'000; ++i) {
     std::string text = i % 2 == 0 ? random_text(random, 30) : any_code_points(random, 30);
-    text = llm::replace_all(text, llm::space_mark, "?");  // stands for a space in some of them
+    text = llm::text::replace_all(text, llm::text::space_mark,
+                                  "?");  // stands for a space in some of them
     for (const bool add_special : {false, true}) {
       const Ids ids = encoded(tokenizer, text, {.add_special = add_special});
       ASSERT_EQ(decoded(tokenizer, ids), text) << i << ": " << shown(text);
@@ -116,18 +118,16 @@ TEST_P(ModelFile, round_trips_random_text) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelFile,
-                         testing::Values("gguf/minimind2-small-q4_k_m.gguf",
-                                         "gguf/stories260K-f32.gguf",
-                                         "vocab/ggml-vocab-llama-spm.gguf",
-                                         "vocab/ggml-vocab-llama-bpe.gguf",
-                                         "vocab/ggml-vocab-gpt-2.gguf",
-                                         "vocab/ggml-vocab-deepseek-coder.gguf"),
-                         [](const auto& info) {
-                           std::string name = std::filesystem::path(info.param).stem().string();
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ModelFile,
+    testing::Values("gguf/minimind2-small-q4_k_m.gguf", "gguf/stories260K-f32.gguf",
+                    "vocab/ggml-vocab-llama-spm.gguf", "vocab/ggml-vocab-llama-bpe.gguf",
+                    "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-deepseek-coder.gguf"),
+    [](const auto& info) {
+      std::string name = std::filesystem::path(info.param).stem().string();
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace onepass::test

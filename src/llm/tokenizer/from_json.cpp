@@ -10,6 +10,8 @@
 #include "llm/tokenizer/unicode.h"
 
 namespace onepass::llm {
+
+using namespace text;
 namespace {
 
 constexpr std::size_t max_steps = 64;  // of a normalizer, pre-tokenizer, decoder

@@ -7,6 +7,8 @@
 #include "llm/tokenizer/vocabulary.h"
 
 namespace onepass::llm {
+
+using namespace text;
 namespace {
 
 tl::unexpected<Error> field_error(ErrorCode code, std::string field, std::string message) {

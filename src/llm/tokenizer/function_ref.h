@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 template <class Signature>
 class FunctionRef;
@@ -27,4 +27,4 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -2,7 +2,7 @@
 
 #include <unordered_set>
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 constexpr std::size_t max_json_bytes = std::size_t{256} << 20;
@@ -146,4 +146,4 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text) {
   return document;
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

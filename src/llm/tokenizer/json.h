@@ -11,7 +11,7 @@
 
 #include "onepass/result.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 tl::unexpected<Error> json_error(ErrorCode code, std::string field, std::string message,
                                  const char* file = __builtin_FILE(), int line = __builtin_LINE());
@@ -66,4 +66,4 @@ class JsonDocument {
   Json root_;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -16,7 +16,7 @@
 
 #include "llm/tokenizer/tables.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 template <class Rules>
 class Merger {
@@ -197,4 +197,4 @@ class Merger {
   std::vector<Node> next_;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

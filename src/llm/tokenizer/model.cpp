@@ -7,7 +7,7 @@
 
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 constexpr std::size_t cache_entries = 1u << 14;
@@ -38,7 +38,7 @@ int byte_token_value(std::string_view text) noexcept {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-Status Model::build(const Spec& spec) {
+Status MergeModel::build(const Spec& spec) {
   kind_ = spec.kind;
   ignore_merges_ = spec.ignore_merges;
   whole_newlines_ = spec.whole_newlines;
@@ -52,7 +52,7 @@ Status Model::build(const Spec& spec) {
   return {};
 }
 
-Status Model::build_texts(const Spec& spec) {
+Status MergeModel::build_texts(const Spec& spec) {
   std::vector<std::string_view> views;
   std::vector<std::uint32_t> ids;
   views.reserve(size_);
@@ -80,7 +80,7 @@ Status Model::build_texts(const Spec& spec) {
   return {};
 }
 
-Status Model::build_merges(const Spec& spec) {
+Status MergeModel::build_merges(const Spec& spec) {
   if (spec.merges.size() > max_merges) {
     return bad_merge(max_merges, std::to_string(spec.merges.size()) + " merges, at most " +
                                      std::to_string(max_merges));
@@ -119,7 +119,7 @@ Status Model::build_merges(const Spec& spec) {
   return merges_.build(entries);
 }
 
-Status Model::build_scores(const Spec& spec) {
+Status MergeModel::build_scores(const Spec& spec) {
   score_ranks_.assign(size_, 0);
   if (spec.scores.empty()) return {};
   for (std::size_t i = 0; i < spec.scores.size(); ++i) {
@@ -140,7 +140,7 @@ Status Model::build_scores(const Spec& spec) {
   return {};
 }
 
-void Model::find_space_cuts(const Spec& spec) {
+void MergeModel::find_space_cuts(const Spec& spec) {
   if (kind_ == ModelKind::byte_pairs) return;
   const auto note = [this](std::string_view before) {
     if (!before.empty()) joins_space_[static_cast<unsigned char>(before.back())] = true;
@@ -159,14 +159,14 @@ void Model::find_space_cuts(const Spec& spec) {
   }
 }
 
-Model::PairNode Model::first_char(const char* p, const char* end) const noexcept {
+MergeModel::PairNode MergeModel::first_char(const char* p, const char* end) const noexcept {
   const auto byte = static_cast<unsigned char>(*p);
   if (byte < 0x80) return {byte_symbols_[byte], 1};
   const std::uint32_t size = decode_multibyte(p, end).bytes;
   return {table_.find({p, size}), size};
 }
 
-WordEncoder::WordEncoder(const Model& model, std::size_t text_bytes) : model_(model) {
+WordEncoder::WordEncoder(const MergeModel& model, std::size_t text_bytes) : model_(model) {
   if (text_bytes >= cache_from_bytes) entries_.resize(cache_entries);
 }
 
@@ -284,4 +284,4 @@ Status WordEncoder::emit_unknown(std::string_view bytes, std::vector<std::uint32
   return {};
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -12,9 +12,9 @@
 #include "llm/tokenizer/spec.h"
 #include "llm/tokenizer/tables.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
-class Model {
+class MergeModel {
  public:
   Status build(const Spec& spec);
   std::uint32_t find(std::string_view text) const noexcept { return table_.find(text); }
@@ -25,7 +25,7 @@ class Model {
     std::uint32_t bytes() const noexcept { return size; }
   };
   struct ByteRules {
-    const Model& model;
+    const MergeModel& model;
     using Node = PairNode;
     Node first(const char* p, const char*) const noexcept {
       return {model.byte_symbols_[static_cast<unsigned char>(*p)], 1};
@@ -35,7 +35,7 @@ class Model {
     }
   };
   struct CharRules {
-    const Model& model;
+    const MergeModel& model;
     using Node = PairNode;
     Node first(const char* p, const char* end) const noexcept { return model.first_char(p, end); }
     std::uint32_t join(Node a, Node b, Node& joined) const noexcept {
@@ -46,7 +46,7 @@ class Model {
     const char* text = nullptr;
   };
   struct ScoreRules {
-    const Model& model;
+    const MergeModel& model;
     using Node = TextNode;
     Node first(const char* p, const char* end) const noexcept {
       return {model.first_char(p, end), p};
@@ -93,7 +93,7 @@ class Model {
 // Encodes the words of one text; keeps frequent ones.
 class WordEncoder {
  public:
-  WordEncoder(const Model& model, std::size_t text_bytes);
+  WordEncoder(const MergeModel& model, std::size_t text_bytes);
   // Fails where a byte has no token at all.
   Status encode(std::string_view word, std::vector<std::uint32_t>& out);
 
@@ -110,16 +110,16 @@ class WordEncoder {
                     std::string_view word, std::vector<std::uint32_t>& out);
   Status emit_unknown(std::string_view bytes, std::vector<std::uint32_t>& out);
 
-  const Model& model_;
-  Merger<Model::ByteRules> byte_merger_;
-  Merger<Model::CharRules> char_merger_;
-  Merger<Model::ScoreRules> score_merger_;
-  std::vector<Model::PairNode> pair_nodes_;
-  std::vector<Model::TextNode> text_nodes_;
+  const MergeModel& model_;
+  Merger<MergeModel::ByteRules> byte_merger_;
+  Merger<MergeModel::CharRules> char_merger_;
+  Merger<MergeModel::ScoreRules> score_merger_;
+  std::vector<MergeModel::PairNode> pair_nodes_;
+  std::vector<MergeModel::TextNode> text_nodes_;
   bool has_unknown_ = false;
   std::vector<Entry> entries_;
   std::string cached_texts_;
   std::vector<std::uint32_t> cached_ids_;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

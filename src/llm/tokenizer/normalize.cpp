@@ -6,7 +6,7 @@
 #include "llm/tokenizer/pretokenize.h"
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 const char* find_wide(const char* p, const char* end) noexcept {
@@ -133,4 +133,4 @@ Result<std::string> normalize(const Normalizer& step, std::string_view text, boo
   return replace(std::get<Replace>(step), text);
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -5,7 +5,7 @@
 #include "llm/tokenizer/pretokenize.h"
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 using Cases = WordRule::Cases;
@@ -164,4 +164,4 @@ Result<Rule> rule_for(std::string_view pattern) {
   return Rule(std::move(regex));
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -7,7 +7,7 @@
 #include "llm/tokenizer/split.h"
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 struct Range {
@@ -143,7 +143,7 @@ class Pieces {
   bool add(std::size_t begin, std::size_t end, bool is_match) {
     if (begin == end) return true;
     at_ = end;
-    is_match ^= rule_.invert;
+    is_match = is_match != rule_.invert;
     bool extends = false;
     switch (rule_.behavior) {
       case Behavior::isolated:
@@ -197,4 +197,4 @@ Result<bool> split(const Split& rule, std::string_view text, PieceSink emit) {
   return goes_on && pieces.finish();
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

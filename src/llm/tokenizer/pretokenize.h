@@ -13,7 +13,7 @@
 #include "llm/tokenizer/regex.h"
 #include "onepass/result.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 // Splitting rules. Those of known vocabularies are written out: each is a fixed regular
 // expression, matched in linear time and constant space.
@@ -123,4 +123,4 @@ Result<std::vector<Stage>> stages_for(std::string_view pre);
 // The written-out rule for a regular expression of tokenizer.json, else a compiled one.
 Result<Rule> rule_for(std::string_view pattern);
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -9,7 +9,7 @@
 
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 constexpr std::uint32_t match_limit = 5'000'000;  // steps from one starting point
@@ -148,4 +148,4 @@ Status Regex::each_match(std::string_view text, Found found) const {
   return {};
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -8,7 +8,7 @@
 #include "llm/tokenizer/function_ref.h"
 #include "onepass/result.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 class Regex {
  public:
@@ -29,4 +29,4 @@ class Regex {
   std::unique_ptr<Code> code_;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -13,7 +13,7 @@
 #include "llm/tokenizer/pretokenize.h"
 #include "llm/tokenizer/tokenizer.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 // Real vocabularies stay far below each of these.
 inline constexpr std::size_t max_vocabulary = std::size_t{1} << 22;
@@ -76,4 +76,4 @@ struct Spec {
 // "<0x0A>" -> 10; -1 for any other text.
 int byte_token_value(std::string_view text) noexcept;
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -5,7 +5,7 @@
 
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 constexpr std::size_t max_special_bytes = 16u << 20;
@@ -206,4 +206,4 @@ Result<std::vector<SpecialFinder::Hit>> SpecialFinder::find(std::string_view tex
   return hits;
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -11,7 +11,7 @@
 
 #include "llm/tokenizer/spec.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 class SpecialFinder {
  public:
@@ -56,4 +56,4 @@ class SpecialFinder {
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -8,7 +8,7 @@
 #include "llm/tokenizer/pretokenize.h"
 #include "llm/tokenizer/unicode.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 // A match starts at p < end and ends where the function says; p itself: no match.
 
@@ -173,4 +173,4 @@ inline const char* match(const LinesRule&, const char* p, const char* end) {
   return std::find_if(p, end, [newlines](char c) { return (c == '\n') != newlines; });
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

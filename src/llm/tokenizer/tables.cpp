@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 std::size_t slots_for(std::size_t n) { return std::bit_ceil(n * 2 + 2); }
@@ -66,4 +66,4 @@ Status MergeTable::build(const std::vector<Entry>& entries) {
   return too_many_collisions();
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

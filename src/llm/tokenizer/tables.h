@@ -8,7 +8,7 @@
 
 #include "onepass/result.h"
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 inline constexpr std::uint32_t no_id = ~std::uint32_t{0};
 
@@ -113,4 +113,4 @@ class MergeTable {
   std::uint64_t seed_ = 0;
 };
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -12,9 +12,11 @@
 
 namespace onepass::llm {
 
+using namespace text;
+
 struct Tokenizer::State {
   Spec spec;
-  Model model;
+  MergeModel model;
   TextTable by_text;
   std::vector<std::string> pieces;
   std::vector<std::uint32_t> reply_ends;             // sorted

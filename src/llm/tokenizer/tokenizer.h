@@ -19,7 +19,9 @@
 
 namespace onepass::llm {
 
+namespace text {
 struct Spec;
+}
 struct VocabularyData;
 
 struct EncodeOptions {
@@ -42,7 +44,7 @@ struct SpecialIds {
 // Immutable; copies share one vocabulary, and threads may share a copy.
 class Tokenizer {
  public:
-  static Result<Tokenizer> create(Spec spec);
+  static Result<Tokenizer> create(text::Spec spec);
   static Result<Tokenizer> from_vocabulary(VocabularyData data);
   // The text of tokenizer.json, and of tokenizer_config.json where there is one.
   static Result<Tokenizer> from_json(std::string_view tokenizer_json,

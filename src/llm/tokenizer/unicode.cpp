@@ -2,7 +2,7 @@
 
 #include <utf8proc.h>
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 namespace {
 
 struct ByteAlphabet {
@@ -164,4 +164,4 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return out.append(text, at);
 }
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace onepass::llm {
+namespace onepass::llm::text {
 
 struct Char {
   std::uint32_t value = 0;
@@ -73,4 +73,4 @@ inline constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
-}  // namespace onepass::llm
+}  // namespace onepass::llm::text

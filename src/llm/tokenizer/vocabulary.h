@@ -8,6 +8,10 @@
 
 #include "llm/tokenizer/tokenizer.h"
 
+namespace onepass::io {
+class Gguf;
+}
+
 namespace onepass::llm {
 
 struct VocabularyData {
@@ -21,5 +25,7 @@ struct VocabularyData {
   SpecialIds ids;                   // 0xFFFFFFFF counts as none
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };
+
+Result<VocabularyData> vocabulary_from_gguf(const io::Gguf& file);
 
 }  // namespace onepass::llm
