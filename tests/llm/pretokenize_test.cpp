@@ -188,9 +188,9 @@ TEST(pretokenize, behaviors_place_matches) {
 }
 
 TEST(pretokenize, catastrophic_expression_is_a_limit) {
-  const auto regex = Regex::compile("(?:a|aa|a+)+$x");
+  const auto regex = Regex::compile("(?:a|aa|a+)+c");
   ASSERT_TRUE(regex.has_value());
-  const auto found = (*regex)->each_match(std::string(5000, 'a') + "b",
+  const auto found = (*regex)->each_match(std::string(500, 'a') + "bc",
                                           [](std::size_t, std::size_t) { return true; });
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code, ErrorCode::limit);
@@ -203,9 +203,10 @@ TEST(pretokenize, invalid_bytes_stay_in_place) {
   const std::vector<Stage> regex{Split{compiled(pre_cases()[3].patterns[0])}};
   for (int i = 0; i < 3000; ++i) {
     std::string text = random_text(random, 20);
-    for (std::size_t n = random() % 6; n > 0 && !text.empty(); --n) {
-      text[random() % text.size()] = static_cast<char>(random());
+    for (std::size_t n = random() % 6; n > 0; --n) {
+      text.insert(random() % (text.size() + 1), 1, "\xFF\xC0\xF8"[random() % 3]);
     }
+    if (i % 3 == 0) text.resize(text.size() / 2);
     const auto pieces = pieces_of(*own, text);
     ASSERT_EQ(joined(pieces), text);
     ASSERT_EQ(pieces, pieces_of(regex, text)) << shown(text);

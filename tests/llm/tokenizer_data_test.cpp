@@ -47,8 +47,8 @@ TEST_P(VocabularyFile, gives_the_published_ids) {
 
 INSTANTIATE_TEST_SUITE_P(All, VocabularyFile,
                          testing::Values("gpt-2", "llama-bpe", "llama-spm", "deepseek-coder"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& vocabulary) {
+                           std::string name = vocabulary.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
@@ -98,7 +98,7 @@ TEST_P(JsonFile, gives_the_ids_of_the_reference_library) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, JsonFile, testing::Values("gpt2", "qwen3"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& vocabulary) { return std::string(vocabulary.param); });
 
 class ModelFile : public testing::TestWithParam<const char*> {};
 
@@ -123,8 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("gguf/minimind2-small-q4_k_m.gguf", "gguf/stories260K-f32.gguf",
                     "vocab/ggml-vocab-llama-spm.gguf", "vocab/ggml-vocab-llama-bpe.gguf",
                     "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-deepseek-coder.gguf"),
-    [](const auto& info) {
-      std::string name = std::filesystem::path(info.param).stem().string();
+    [](const auto& vocabulary) {
+      std::string name = std::filesystem::path(vocabulary.param).stem().string();
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
