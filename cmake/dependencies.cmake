@@ -6,6 +6,12 @@ if(NOT TARGET tl::expected)
   message(FATAL_ERROR "tl/expected.hpp not found; Debian and Ubuntu: apt-get install libexpected-dev")
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/onepass_tokenizer_libraries.cmake)
+if(onepass_missing_libraries)
+  message(FATAL_ERROR "not found: ${onepass_missing_libraries}; Debian and Ubuntu: "
+    "apt-get install libpcre2-dev libutf8proc-dev libsimdjson-dev")
+endif()
+
 if(ONEPASS_BUILD_CLI)
   find_package(CLI11 REQUIRED)
 endif()

@@ -18,6 +18,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/onepassConfigVersion.cmak
 install(FILES
   ${PROJECT_BINARY_DIR}/onepassConfig.cmake ${PROJECT_BINARY_DIR}/onepassConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/onepass_tl_expected.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/onepass_tokenizer_libraries.cmake
   DESTINATION ${config_dir})
 
 # pkg-config. tl-expected has a .pc file on few systems: name the package where it exists,
@@ -35,7 +36,7 @@ else()
   list(GET tl_expected_include_dirs 0 tl_expected_include_dir)
   set(pc_cflags " -I\${tl_expected_includedir}")
 endif()
-set(pc_private_libs "-pthread")
+set(pc_private_libs "-lsimdjson -lpcre2-8 -lutf8proc -pthread")
 if(CMAKE_DL_LIBS)
   string(APPEND pc_private_libs " -l${CMAKE_DL_LIBS}")
 endif()
