@@ -1,0 +1,164 @@
+#include "conformance/support.h"
+
+#include <map>
+
+#include "backends/cpu/cpu.h"
+#include "conformance/runner.h"
+#ifdef ONEPASS_TEST_CUDA
+#include "backends/cuda/cuda.h"
+#endif
+
+namespace onepass::conformance {
+namespace {
+
+constexpr const char* head =
+    "# Support\n"
+    "\n"
+    "Which kernel an op gets for a format, per device. Written by\n"
+    "`conformance_tests --write-support docs/support.md` from the kernel tables; a test compares.\n"
+    "A name in a column is the instruction set of the kernel, `yes` a kernel without variants, "
+    "and\n"
+    "– none: the op returns the error `unsupported`. *cases* counts the conformance cases of the\n"
+    "ci set.\n";
+
+const char* set_of(const KernelRow& row) {
+  const auto needs = [&row](Feature f) { return (row.needs & static_cast<std::uint32_t>(f)) != 0; };
+  if (needs(Feature::avx512_vnni)) return "avx512";
+  if (needs(Feature::avx2)) return "avx2";
+  if (needs(Feature::neon_dotprod)) return "neon";
+  return "base";
+}
+
+// The op refuses packed rows, although its kernels, which count bytes, have rows for every format.
+bool is_refused(Op op, DType format) { return op == Op::gather && is_packed(format); }
+
+struct Column {
+  std::string name;
+  std::vector<KernelRow> rows;
+  std::uint32_t features;
+  bool is_cpu;
+
+  std::string cell(Op op, DType format) const {
+    if (is_refused(op, format)) return "–";
+    for (const KernelRow& row : rows) {
+      if (row.op != op || row.format != format || (row.needs & ~features) != 0) continue;
+      return is_cpu ? set_of(row) : "yes";
+    }
+    return "–";
+  }
+};
+
+struct Section {
+  std::string title;
+  std::vector<Column> columns;
+};
+
+std::vector<Section> sections() {
+  std::vector<Section> list;
+  const std::span<const KernelRow> cpu = cpu_kernel_rows();
+#if defined(__aarch64__)
+  Section section{"CPU, aarch64", {}};
+  const std::vector<std::string> paths{"base", "neon"};
+#else
+  Section section{"CPU, x86-64", {}};
+  const std::vector<std::string> paths{"base", "avx2", "avx512"};
+#endif
+  for (const std::string& path : paths) {
+    section.columns.push_back({path, {cpu.begin(), cpu.end()}, *path_features(path), true});
+  }
+  list.push_back(section);
+#ifdef ONEPASS_TEST_CUDA
+  Section cuda{"CUDA", {{"cuda", {}, ~0u, false}}};
+  for (const cuda::KernelImage& image : cuda::kernel_images()) {
+    cuda.columns[0].rows.insert(cuda.columns[0].rows.end(), image.rows.begin(), image.rows.end());
+  }
+  list.push_back(cuda);
+#endif
+  return list;
+}
+
+using Counts = std::map<std::pair<Op, DType>, std::size_t>;
+
+Counts counts_of(const std::vector<Case>& cases) {
+  Counts counts;
+  for (const Case& c : cases) ++counts[{c.op, c.format}];
+  return counts;
+}
+
+std::string table(const Section& section, const Counts& counts) {
+  std::string text = "\n## " + section.title + "\n\n| op | formats | cases |";
+  std::string line = "|---|---|---|";
+  for (const Column& column : section.columns) {
+    text += " " + column.name + " |";
+    line += "---|";
+  }
+  text += "\n" + line + "\n";
+  for (std::uint16_t o = 0; o < static_cast<std::uint16_t>(Op::count_); ++o) {
+    const auto op = static_cast<Op>(o);
+    struct Row {
+      std::string cells, formats;
+      std::size_t cases = 0;
+    };
+    std::vector<Row> rows;  // formats with equal cells share one
+    for (std::uint8_t f = 0; f < static_cast<std::uint8_t>(DType::count_); ++f) {
+      const auto format = static_cast<DType>(f);
+      std::string cells;
+      bool any = false;
+      for (const Column& column : section.columns) {
+        const std::string cell = column.cell(op, format);
+        any = any || cell != "–";
+        cells += " " + cell + " |";
+      }
+      if (!any) continue;
+      auto row =
+          std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.cells == cells; });
+      if (row == rows.end()) row = rows.insert(rows.end(), Row{cells, "", 0});
+      row->formats += (row->formats.empty() ? "" : ", ") + std::string(name(format));
+      const auto count = counts.find({op, format});
+      row->cases += count == counts.end() ? 0 : count->second;
+    }
+    for (const Row& row : rows) {
+      text +=
+          label("| ", info(op).name, " | ", row.formats, " | ", row.cases, " |", row.cells, "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string support_document(const std::string& old, const std::vector<Case>& ci_cases) {
+  // Sections of the old document, by title.
+  std::map<std::string, std::string> kept;
+  std::vector<std::string> order;
+  for (std::size_t at = old.find("\n## "); at != std::string::npos;) {
+    const std::size_t next = old.find("\n## ", at + 1);
+    const std::size_t line = old.find('\n', at + 1);
+    const std::string title = old.substr(at + 4, line - at - 4);
+    order.push_back(title);
+    kept[title] = old.substr(at, next == std::string::npos ? next : next - at);
+    at = next;
+  }
+  const Counts counts = counts_of(ci_cases);
+  for (const Section& section : sections()) {
+    if (kept.find(section.title) == kept.end()) order.push_back(section.title);
+    kept[section.title] = table(section, counts);
+  }
+  std::string text = head;
+  for (const std::string& title : order) text += kept[title];
+  return text;
+}
+
+std::vector<std::string> kernels_without_cases(const std::vector<Case>& ci_cases) {
+  const Counts counts = counts_of(ci_cases);
+  std::vector<std::string> missing;
+  for (const Section& section : sections()) {
+    for (const KernelRow& row : section.columns.back().rows) {
+      if (is_refused(row.op, row.format)) continue;
+      if (counts.find({row.op, row.format}) == counts.end()) missing.push_back(row.name);
+    }
+  }
+  return missing;
+}
+
+}  // namespace onepass::conformance
