@@ -23,7 +23,6 @@ Op op_of(Form form) {
       return Op::matmul_bias_add;
     case Form::two:
     case Form::three:
-    case Form::gelu_erf:
       return Op::matmul_3;
     case Form::silu_q:
       return Op::matmul_glu_q;
@@ -164,9 +163,7 @@ Case matmul_form(const MatmulForm& c) {
     };
     return row ? take_row(p, *row, per_row) : p;
   };
-  // The kernels have no activation for gelu_erf: it stays a dispatch of its own.
-  const std::uint32_t dispatches = c.form == Form::gelu_erf ? 2 : 1;
-  return Case{"fused", text, op_of(c.form), c.format, c.m, dispatches, prepare};
+  return Case{"fused", text, op_of(c.form), c.format, c.m, 1, prepare};
 }
 
 // rms_norm [of a sum that is kept], stored as q8a.
