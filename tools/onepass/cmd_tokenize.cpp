@@ -63,7 +63,9 @@ Status run_detokenize(const DetokenizeArgs& args) {
   if (args.ids.empty() || (args.ids.size() == 1 && args.ids[0] == "-")) {
     ONEPASS_ASSIGN(list, read_stdin());
   }
-  ONEPASS_ASSIGN(const std::vector<std::uint32_t> ids, parse_ids(list));
+  const auto parsed = parse_ids(list);
+  if (!parsed) refuse("ids", parsed.error());
+  const std::vector<std::uint32_t>& ids = *parsed;
   llm::DecodeOptions options;
   options.special = args.special;
   options.clean_up_spaces = tokenizer.cleans_up_spaces();

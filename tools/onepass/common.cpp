@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -29,6 +28,11 @@ int report(const Error& error) {
 }
 
 int exit_code(const Status& status) { return status ? 0 : report(status.error()); }
+
+void refuse(const std::string& option, const std::string& message) {
+  throw CLI::ValidationError(option, message);
+}
+void refuse(const std::string& option, const Error& error) { refuse(option, error.message); }
 
 Status put(std::string_view data) {
   while (!data.empty()) {
@@ -95,17 +99,6 @@ std::string show_bytes(std::uint64_t bytes) {
   std::snprintf(text, sizeof text, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
                 units[unit]);
   return text;
-}
-
-CLI::Validator number_from(double min, double max) {
-  std::string range = CLI::detail::to_string(min) + " to " + CLI::detail::to_string(max);
-  return CLI::Validator(
-      [=](std::string& text) -> std::string {
-        double value = 0.0;
-        if (CLI::detail::lexical_cast(text, value) && value >= min && value <= max) return {};
-        return "'" + text + "', expected a number from " + range;
-      },
-      "[" + range + "]");
 }
 
 void DeviceArgs::add_choice_to(CLI::App& app) {

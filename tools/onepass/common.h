@@ -32,6 +32,10 @@ inline constexpr int exit_interrupted = 130;
 int report(const Error& error);
 int exit_code(const Status& status);
 
+// Wrong usage: ends the command with exit_usage. Only while the command runs.
+[[noreturn]] void refuse(const std::string& option, const std::string& message);
+[[noreturn]] void refuse(const std::string& option, const Error& error);
+
 // Writes to stdout at once. A full disk is an error of code io.
 Status put(std::string_view data);
 // All of stdin, at most max_input_bytes.
@@ -42,8 +46,6 @@ Result<std::string> read_stdin();
 Result<std::vector<std::uint32_t>> parse_ids(std::string_view text);
 // "12.7 MB"
 std::string show_bytes(std::uint64_t bytes);
-// A number from min to max; what is not a number is refused too.
-CLI::Validator number_from(double min, double max);
 
 struct DeviceArgs {
   std::string name = "auto";
