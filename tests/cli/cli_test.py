@@ -3,6 +3,7 @@ meets it. TEST_DATA may be empty; what needs it is then skipped."""
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -171,9 +172,8 @@ class GenerateTest(CliTest):
             self.ok("generate", "-n", "1", env={"ONEPASS_MODELS": folder})
 
     def test_interrupt_keeps_the_text(self):
-        whole = self.ok("generate", "-n", "400", "--temp", "0").stdout
-        with subprocess.Popen([PROGRAM, "generate", "-n", "100000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "200000", "--tokens", "1"], stdout=subprocess.PIPE,
+        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", "synthetic:tiny:q8_0",
+                               "-c", "50000", "--tokens", "1"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             first = process.stdout.read(20)
             process.send_signal(signal.SIGINT)
@@ -181,7 +181,6 @@ class GenerateTest(CliTest):
         self.assertEqual(process.returncode, 130, err.decode())
         self.assertRegex((first + out).decode(), r"^[0-9]+( [0-9]+)*\n$")
         self.assertIn("barriers per token", err.decode().splitlines()[-1])
-        self.assertTrue(whole.endswith(b"\n"))
 
     def test_interrupt_while_waiting_for_stdin(self):
         with subprocess.Popen([PROGRAM, "generate", "-p", "-"], stdin=subprocess.PIPE,
@@ -192,8 +191,8 @@ class GenerateTest(CliTest):
             self.assertEqual(process.returncode, 130)
 
     def test_interrupted_json_is_whole(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "1000000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "2000000", "--tokens", "1", "--json"], stdout=subprocess.PIPE,
+        with subprocess.Popen([PROGRAM, "generate", "-n", "60000", "-m", "synthetic:tiny:q8_0",
+                               "-c", "60000", "--tokens", "1", "--json"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             process.stderr.readline()
             while b"sampling" not in process.stderr.readline():
@@ -205,8 +204,8 @@ class GenerateTest(CliTest):
         self.assertEqual(json.loads(out)["stop"], "cancelled")
 
     def test_closed_pipe_ends_quietly(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "100000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "200000", "--tokens", "1"], stdout=subprocess.PIPE,
+        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", "synthetic:tiny:q8_0",
+                               "-c", "50000", "--tokens", "1"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             process.stdout.read(5)
             process.stdout.close()
@@ -223,6 +222,24 @@ class GenerateTest(CliTest):
                                         timeout=SLOW, check=False)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(b"No space left", result.stderr)
+
+
+    def test_progress_on_a_terminal(self):
+        reader, writer = pty.openpty()
+        with subprocess.Popen([PROGRAM, "generate", "-m", "synthetic:stories15m:f32", "-n", "1",
+                               "--tokens", "1,2"], stdout=subprocess.PIPE, stderr=writer) as process:
+            os.close(writer)
+            shown = b""
+            try:
+                while part := os.read(reader, 4096):
+                    shown += part
+            except OSError:  # how a terminal says that nobody writes any more
+                pass
+            self.assertRegex(process.stdout.read(), rb"^[0-9]+\n$")
+        os.close(reader)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b"\rloading", shown)
+        self.assertRegex(shown.splitlines()[-1], rb"barriers per token$")
 
 
 class TokenizeTest(CliTest):
@@ -320,6 +337,8 @@ class InfoTest(CliTest):
     def test_synthetic(self):
         data = json.loads(self.ok("info", "synthetic:llama1b:q4_0", "--json").stdout)
         self.assertEqual((data["layers"], data["dim"]), (16, 2048))
+        self.assertTrue(1.2e9 < data["parameters"] < 1.6e9, data["parameters"])
+        self.assertIn("q4_0", data["types"])
 
     def test_architecture_that_cannot_be_run(self):
         with open(STORIES, "rb") as stories, tempfile.NamedTemporaryFile(suffix=".gguf") as file:
@@ -350,11 +369,11 @@ class InfoTest(CliTest):
         self.assertIsNone(data["tokenizer"])
 
     def test_reads_no_tensor(self):
-        # A file that is all table and a hole: reading it would take a terabyte.
+        # A model with a hole behind it: reading all of it would take minutes.
         with open(STORIES, "rb") as stories, tempfile.NamedTemporaryFile(suffix=".gguf") as file:
             file.write(stories.read())
             file.flush()
-            os.truncate(file.name, 1 << 40)
+            os.truncate(file.name, 1 << 36)
             started = time.monotonic()
             self.ok("info", file.name)
             self.assertLess(time.monotonic() - started, 30)
