@@ -10,6 +10,7 @@ struct alignas(16) CudaArgs {
   alignas(16) unsigned char params[112];  // the op's params struct
   void* scratch;
   void* persistent;
+  unsigned int values[8];  // Launch::spec by index; 0 where there is none
 
 #ifdef __CUDACC__
   template <class T>
@@ -23,7 +24,7 @@ struct alignas(16) CudaArgs {
   }
 #endif
 };
-static_assert(sizeof(CudaArgs) == 256);
+static_assert(sizeof(CudaArgs) == 288);
 
 }  // namespace onepass
 
