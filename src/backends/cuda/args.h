@@ -12,7 +12,7 @@ struct alignas(16) CudaArgs {
   void* persistent;
   unsigned int values[8];  // Launch::spec by index; 0 where there is none
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(ONEPASS_CUDA_EMU)
   template <class T>
   __device__ T* ptr(int view) const {
     return static_cast<T*>(views[view]);
