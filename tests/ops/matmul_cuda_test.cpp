@@ -16,6 +16,7 @@ DeviceInfo h200() {
   DeviceInfo info;
   info.compute_units = 132;
   info.max_shared_bytes = 227u << 10;
+  info.features = static_cast<std::uint32_t>(Feature::tensor_cores);
   return info;
 }
 
@@ -98,6 +99,14 @@ TEST(MatmulCuda, EveryLaunchCoversItsOutputsWithinTheLimits) {
             EXPECT_GE(l.grid[1] * any_rows, m) << text;
             continue;
           }
+          if (l.variant == variant_tile) {
+            EXPECT_EQ(m, 33u) << text;
+            const std::uint32_t warps = l.group[0] / 32, columns = warps == 8 ? 128 : 64;
+            const std::uint64_t width = n * (op == Op::matmul_3 ? 3u : op == Op::matmul ? 1u : 2u);
+            EXPECT_GE(std::uint64_t{l.grid[0]} * columns, width) << text;
+            EXPECT_GE(l.grid[1] * (warps == 8 ? 128 : 64), m) << text;
+            continue;
+          }
           const std::uint32_t team = 1u << value(l, matmul_team), rows = value(l, matmul_rows);
           const std::uint32_t rounds = value(l, matmul_rounds), teams = l.group[0] / team;
           EXPECT_EQ(l.variant, rows == 1 ? variant_vector : variant_rows) << text;
@@ -153,6 +162,23 @@ TEST(MatmulCuda, WhatWideLoadsCannotReachGoesToTheGeneralKernel) {
   // The only kernel of a format that is not packed is its first.
   EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_1, 1, 64, 64)).variant, 0u);
   EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_1, 1, 65, 64)).grid[0], 3u);
+}
+
+TEST(MatmulCuda, ManyRowsUseTheTensorCores) {
+  const auto variant = [](DType format, std::uint32_t m, const DeviceInfo& device = h200()) {
+    return launch_of(make(Op::matmul, format, m, 4096, 4096), device).variant;
+  };
+  EXPECT_EQ(variant(DType::q4_0_s16, 8), variant_rows);
+  EXPECT_EQ(variant(DType::q4_0_s16, 9), variant_tile);
+  EXPECT_EQ(variant(DType::f16, 9), variant_rows);
+  DeviceInfo old = h200();
+  old.features = 0;
+  EXPECT_EQ(variant(DType::q4_0_s16, 9, old), variant_rows);
+  EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 512, 4096, 4096)).group[0], 256u);
+  EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 512, 576, 576)).group[0], 64u);
+  Dispatch odd = make(Op::matmul, DType::q4_0_s16, 16, 4096, 4096);
+  odd.views[0].offset = 2;
+  EXPECT_EQ(launch_of(odd).variant, variant_rows);
 }
 
 TEST(MatmulCuda, ExpertsAreChosenPairByPair) {

@@ -24,11 +24,14 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
 #define OP_SYMBOLS(format)                                                                  \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any"};
-#define OP_SYMBOLS_OF(format, Split) OP_SYMBOLS(format)
+#define OP_SPLIT_SYMBOLS(format, Split)                                                     \
+  constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
+                                              "matmul_" #format "_any",                     \
+                                              "matmul_" #format "_tile"};
 OP_SYMBOLS(f32)
 OP_SYMBOLS(f16)
 OP_SYMBOLS(bf16)
-ONEPASS_SPLIT_FORMATS(OP_SYMBOLS_OF)
+ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
 
 // early: views of weights; the experts of matmul_id are known after the wait only.
 #define OP_ROW(op, format, input, early)                                                    \

@@ -4,6 +4,7 @@
 
 #include "ops/matmul/cuda_any.cuh"
 #include "ops/matmul/cuda_matvec.cuh"
+#include "ops/matmul/cuda_tile.cuh"
 
 namespace onepass::ops {
 
@@ -37,6 +38,19 @@ __device__ __forceinline__ void matvec_rows(const CudaArgs& args) {
       ##_any(const __grid_constant__ CudaArgs args) {               \
     any_matmul<AnyWeights>(args);                                   \
   }                                                                 \
+  }
+
+// Of quantized weights, also for many rows of x.
+#define OP_MATMUL_TILE(format, Form)                                   \
+  namespace onepass::ops {                                             \
+  extern "C" __global__ void __launch_bounds__(256, 2) matmul_##format \
+      ##_tile(const __grid_constant__ CudaArgs args) {                 \
+    if (blockDim.x == 256) {                                           \
+      tile_matmul<Form, 4, 2>(args);                                   \
+    } else {                                                           \
+      tile_matmul<Form, 2, 1>(args);                                   \
+    }                                                                  \
+  }                                                                    \
   }
 
 #endif  // ONEPASS_OPS_MATMUL_CUDA_ENTRIES_CUH_

@@ -252,6 +252,7 @@ struct Affine4Form : SplitForm<BlockPieces, Split_> {
     uint4 q;
     std::uint32_t s;  // scale and bias
   };
+  static __device__ __forceinline__ float to_float(std::uint32_t bits) { return ToFloat(bits); }
   static __device__ __forceinline__ Row row(const void* matrix, std::uint32_t row,
                                             std::uint32_t k) {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);
@@ -284,6 +285,7 @@ struct Affine8Form : SplitForm<HalfPieces, Split_> {
   static constexpr int ahead = 2, registers = 80;
   using Row = Q4_0Form::Row;
   using Slot = typename Affine4Form<Split_, ToFloat>::Slot;
+  static __device__ __forceinline__ float to_float(std::uint32_t bits) { return ToFloat(bits); }
   static __device__ __forceinline__ Row row(const void* matrix, std::uint32_t row,
                                             std::uint32_t k) {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);

@@ -47,6 +47,15 @@ OP_FN op_u32 matmul_sum_bytes(op_u32 threads, op_u32 rows) {
   return (2 * (threads / 32) * 2 + 2 * 32) * rows * 4;
 }
 
+// variant_tile: blocks of warps_m * 32 rows of x and warps_n * 64 weight rows, in steps of 64
+// values. bits: of a number; high: bytes of a row's further bits in a step; factors: f32 numbers
+// per 32 values.
+OP_FN constexpr op_u32 matmul_tile_bytes(op_u32 warps_m, op_u32 warps_n, op_u32 bits, op_u32 high,
+                                         op_u32 factors) {
+  return 3 * (32 * warps_m * (64 + 16 + 16) + 64 * warps_n * (8 * bits + 16 + high)) +
+         2 * 2 * 64 * warps_n * factors * 4;
+}
+
 // variant_any: a block of 4 warps computes 32 columns of up to 4 rows.
 enum MatmulAny : op_u32 { any_columns = 32, any_rows = 4, any_threads = 128 };
 

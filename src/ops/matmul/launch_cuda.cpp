@@ -78,27 +78,36 @@ Status check(const DeviceInfo& device, const Dispatch& d, Launch& launch, Shape&
   }
 }
 
-// Values that a lane takes at a time; 0: a format without kernels of its own.
-std::uint32_t piece_of(DType format) {
+// The kernels of a format. piece: values that a lane of the mat-vec takes at a time; 0: the format
+// has none but the general kernel. The others as in matmul_tile_bytes; bits 0: no tiles.
+struct Kernels {
+  std::uint32_t piece = 0;
+  std::uint32_t bits = 0, high = 0, factors = 0;
+};
+Kernels kernels_of(DType format) {
   switch (format) {
     case DType::f32:
-      return 4;
+      return {4};
     case DType::f16:
     case DType::bf16:
-      return 8;
-    case DType::q8_0_s16:
-    case DType::a8_f16_s16:
-    case DType::a8_bf16_s16:
-      return 16;
+      return {8};
     case DType::q4_0_s16:
+      return {32, 4, 0, 1};
+    case DType::q8_0_s16:
+      return {16, 8, 0, 1};
     case DType::q4_k_s16:
-    case DType::q5_k_s16:
-    case DType::q6_k_s16:
     case DType::a4_f16_s16:
     case DType::a4_bf16_s16:
-      return 32;
+      return {32, 4, 0, 2};
+    case DType::q5_k_s16:
+      return {32, 4, 8, 2};
+    case DType::q6_k_s16:
+      return {32, 4, 16, 2};
+    case DType::a8_f16_s16:
+    case DType::a8_bf16_s16:
+      return {16, 8, 0, 2};
     default:
-      return 0;
+      return {};
   }
 }
 
@@ -129,6 +138,7 @@ void launch_any(const Shape& s, std::uint32_t variant, Launch& launch) {
   launch.grid = {static_cast<std::uint32_t>(s.groups(any_columns)),
                  static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, max_cuda_grid_y)), 1};
   launch.group = {any_threads, 1, 1};
+  launch.shared_bytes = 0;
   set_values(s, {}, launch);
 }
 
@@ -160,7 +170,7 @@ std::uint32_t threads_of(const DeviceInfo& device, const Shape& s, std::uint32_t
 
 // False where rows of x do not fit.
 bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
-  const std::uint32_t pieces = s.k / piece_of(d.format);
+  const std::uint32_t pieces = s.k / kernels_of(d.format).piece;
   const std::uint64_t x_bytes = matmul_x_bytes(matmul_input(d.format) == DType::q8a, s.k);
   std::uint32_t rows = s.form == form_id ? 1 : std::min(std::bit_ceil(s.m), 8u);
   const std::uint32_t team = team_of(device, s.sets(), pieces);
@@ -193,6 +203,30 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
   return true;
 }
 
+// Large tiles unless they leave processors idle. False where the tensor cores cannot read x.
+bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
+  const Kernels kernels = kernels_of(d.format);
+  if (s.form == form_id || kernels.bits == 0 || s.m <= 8 || d.views[0].offset % 8 != 0 ||
+      !device.has(Feature::tensor_cores)) {
+    return false;
+  }
+  for (const auto& [warps_m, warps_n] : {std::pair{4u, 2u}, std::pair{2u, 1u}}) {
+    const std::uint64_t x = s.groups((s.is_glu() ? 32 : 64) * warps_n);
+    const std::uint64_t y = divide_up(s.m, 32 * warps_m);
+    if (warps_m == 4 && x * y < device.compute_units) continue;
+    if (y > max_cuda_grid_y) return false;
+    launch.variant = variant_tile;
+    launch.grid = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
+    launch.group = {32 * warps_m * warps_n, 1, 1};
+    launch.shared_bytes =
+        matmul_tile_bytes(warps_m, warps_n, kernels.bits, kernels.high, kernels.factors);
+    if (launch.shared_bytes > device.max_shared_bytes) continue;
+    set_values(s, {}, launch);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
@@ -204,11 +238,11 @@ Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& l
     launch.group = {32, 1, 1};
     return {};
   }
-  const std::uint32_t piece = piece_of(d.format);
+  const std::uint32_t piece = kernels_of(d.format).piece;
   if (s.form == form_affine || piece == 0) {
     launch_any(s, 0, launch);
   } else if (s.k % piece != 0 || !weights_are_aligned(d, s) ||
-             !launch_matvec(device, d, s, launch)) {
+             !(launch_tile(device, d, s, launch) || launch_matvec(device, d, s, launch))) {
     launch_any(s, variant_any, launch);
   }
   return {};
