@@ -10,6 +10,7 @@ struct alignas(16) CudaArgs {
   alignas(16) unsigned char params[112];  // the op's params struct
   void* scratch;
   void* persistent;
+  unsigned long long bytes[16];  // of each view
 
 #ifdef __CUDACC__
   template <class T>
@@ -23,7 +24,7 @@ struct alignas(16) CudaArgs {
   }
 #endif
 };
-static_assert(sizeof(CudaArgs) == 256);
+static_assert(sizeof(CudaArgs) == 384);
 
 }  // namespace onepass
 
