@@ -12,7 +12,7 @@ struct alignas(16) CudaArgs {
   void* persistent;
   unsigned long long bytes[16];  // of each view
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(ONEPASS_CUDA_EMU)
   template <class T>
   __device__ T* ptr(int view) const {
     return static_cast<T*>(views[view]);

@@ -5,20 +5,26 @@
 #include "ops/matmul/kernels.h"
 #include "ops/norm/kernels.h"
 
-extern "C" {
-extern const unsigned char onepass_fatbin_elementwise_cuda[];
-extern const unsigned char onepass_fatbin_matmul_cuda[];
-extern const unsigned char onepass_fatbin_norm_cuda[];
-}
+// One line per fatbin: src/ops/FAMILY/STEM.cu and the rows whose kernels it has.
+#define ONEPASS_CUDA_IMAGES(IMAGE)                          \
+  IMAGE(norm, cuda, ops::norm_cuda_kernels())               \
+  IMAGE(elementwise, cuda, ops::elementwise_cuda_kernels()) \
+  IMAGE(matmul, cuda, ops::matmul_cuda_kernels())
+
+#ifdef ONEPASS_CUDA_NO_FATBINS
+#define ONEPASS_FATBIN(family, stem) nullptr
+#else
+#define ONEPASS_FATBIN(family, stem) onepass_fatbin_##family##_##stem
+#define ONEPASS_DECLARE(family, stem, rows) \
+  extern "C" const unsigned char onepass_fatbin_##family##_##stem[];
+ONEPASS_CUDA_IMAGES(ONEPASS_DECLARE)
+#endif
 
 namespace onepass::cuda {
 
 std::span<const KernelImage> kernel_images() noexcept {
-  static const std::array images{
-      KernelImage{ops::norm_cuda_kernels(), onepass_fatbin_norm_cuda},
-      KernelImage{ops::elementwise_cuda_kernels(), onepass_fatbin_elementwise_cuda},
-      KernelImage{ops::matmul_cuda_kernels(), onepass_fatbin_matmul_cuda},
-  };
+#define ONEPASS_IMAGE(family, stem, rows) KernelImage{rows, ONEPASS_FATBIN(family, stem)},
+  static const std::array images{ONEPASS_CUDA_IMAGES(ONEPASS_IMAGE)};
   return images;
 }
 
