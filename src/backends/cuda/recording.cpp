@@ -114,6 +114,11 @@ CudaArgs arguments_of(const RecordedLaunch& l) noexcept {
   std::memcpy(args.params, l.params.data(), sizeof(args.params));
   args.scratch = address_of(l.scratch);
   args.persistent = address_of(l.persistent);
+  static_assert(std::size(CudaArgs{}.values) == max_spec_values);
+  for (std::size_t i = 0; i < l.launch.n_spec; ++i) {
+    const SpecValue& spec = l.launch.spec[i];
+    if (spec.index < max_spec_values) args.values[spec.index] = static_cast<unsigned>(spec.value);
+  }
   return args;
 }
 
@@ -208,7 +213,7 @@ Status GraphPass::add_nodes(CUgraph graph, Modules& modules, const Recording& re
       case GraphShape::Kind::kernel: {
         const RecordedLaunch& l = recording.launches[node.launch];
         CUDA_KERNEL_NODE_PARAMS params{};
-        ONEPASS_ASSIGN(params.func, modules.function(*l.kernel, l.launch.shared_bytes));
+        ONEPASS_ASSIGN(params.func, modules.function(*l.kernel, l.launch));
         // The driver copies the arguments before it returns.
         CudaArgs args = arguments_of(l);
         void* pointers[] = {&args};

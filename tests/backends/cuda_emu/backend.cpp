@@ -121,7 +121,7 @@ Result<Task> bind(const RecordedLaunch& l) {
   Task task;
   const auto& grid = l.launch.grid;
   if (l.is_fence() || grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return task;
-  const char* symbol = l.kernel->symbol;
+  const char* symbol = symbol_of(*l.kernel, l.launch);
   void* entry = symbol ? dlsym(RTLD_DEFAULT, symbol) : nullptr;
   if (!entry) {
     return fail(ErrorCode::kernel_build,
@@ -135,6 +135,10 @@ Result<Task> bind(const RecordedLaunch& l) {
   std::memcpy(task.args.params, l.params.data(), sizeof(task.args.params));
   task.args.scratch = address_of(l.scratch);
   task.args.persistent = address_of(l.persistent);
+  for (std::size_t i = 0; i < l.launch.n_spec; ++i) {
+    const SpecValue& spec = l.launch.spec[i];
+    if (spec.index < max_spec_values) task.args.values[spec.index] = unsigned(spec.value);
+  }
   task.launch.name = symbol;
   task.launch.grid = grid;
   task.launch.group = l.launch.group;

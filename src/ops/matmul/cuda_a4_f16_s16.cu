@@ -1,0 +1,3 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(a4_f16_s16, A4F16Form, AnySplit<quant::SplitA4F16>)

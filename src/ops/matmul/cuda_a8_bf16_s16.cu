@@ -1,0 +1,3 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(a8_bf16_s16, A8BF16Form, AnySplit<quant::SplitA8BF16>)

@@ -1,0 +1,105 @@
+// Which weights an op of this family multiplies, and where the products go.
+#ifndef ONEPASS_OPS_MATMUL_CUDA_JOB_CUH_
+#define ONEPASS_OPS_MATMUL_CUDA_JOB_CUH_
+
+#include "backends/cuda/args.h"
+#include "ops/matmul/cuda_shape.h"
+#include "ops/matmul/params.h"
+#include "ops/shared/cuda_ptx.cuh"
+#include "ops/shared/scalar.h"
+
+namespace onepass::ops {
+
+// Reads of the kernel's argument, which is constant memory: nothing of it has to stay in registers.
+struct Job {
+  const CudaArgs& args;
+
+  __device__ __forceinline__ std::uint32_t form() const { return args.values[matmul_form]; }
+  __device__ __forceinline__ std::uint32_t m() const { return args.values[matmul_m]; }
+  __device__ __forceinline__ std::uint32_t k() const { return args.values[matmul_k]; }
+  __device__ __forceinline__ bool is_glu() const {
+    return form() == form_glu || form() == form_glu_q;
+  }
+  __device__ __forceinline__ std::uint32_t activation() const {
+    return args.params_as<MatmulGluParams>().activation;
+  }
+
+  // Products beside each other: `part` is 0 but for form_three.
+  __device__ __forceinline__ std::uint32_t n(std::uint32_t part = 0) const {
+    if (part == 0) return args.values[matmul_n];
+    const auto& p = args.params_as<Matmul3Params>();
+    return part == 1 ? p.n1 : p.n2;
+  }
+  __device__ __forceinline__ const unsigned char* weights(std::uint32_t part) const {
+    return args.ptr<const unsigned char>(static_cast<int>(1 + part));
+  }
+  __device__ __forceinline__ bool has_bias() const {
+    return form() == form_bias || form() == form_bias_add;
+  }
+  __device__ __forceinline__ bool has_residual() const {
+    return form() == form_add || form() == form_bias_add;
+  }
+  __device__ __forceinline__ const float* bias(std::uint32_t part) const {
+    if (form() == form_three) return args.ptr<const float>(static_cast<int>(4 + part));
+    return has_bias() ? args.ptr<const float>(2) : nullptr;
+  }
+  __device__ __forceinline__ const float* residual() const {
+    if (!has_residual()) return nullptr;
+    return args.ptr<const float>(has_bias() ? 3 : 2);
+  }
+  __device__ __forceinline__ void* out(std::uint32_t part) const {
+    if (form() == form_three) return args.views[7 + part];
+    if (form() == form_affine) return args.views[4];
+    if (form() >= form_glu) return args.views[3];
+    return args.views[2 + (has_bias() ? 1 : 0) + (has_residual() ? 1 : 0)];
+  }
+};
+
+// form_id: which expert a pair of token and choice uses, and which row of x.
+struct Pair {
+  std::uint32_t expert;  // ~0u: none, the product is zero
+  std::uint32_t x_row;
+};
+__device__ __forceinline__ Pair pair_of(const CudaArgs& args, std::uint32_t pair) {
+  const auto& p = args.params_as<MatmulIdParams>();
+  const std::uint32_t expert = __ldcg(args.ptr<const std::uint32_t>(2) + pair);
+  return {expert < p.experts ? expert : ~0u, p.pair_rows != 0 ? pair : pair / p.used};
+}
+
+__device__ __forceinline__ float activate(std::uint32_t activation, float x) {
+  return activation == 0 ? op_silu(x) : activation == 1 ? op_gelu(x) : op_gelu_erf(x);
+}
+
+// 32 values, one per lane of a warp, as block b of a q8a row of k values. A value that is not
+// finite makes the scale a NaN.
+__device__ __forceinline__ void store_q8a_lanes(unsigned char* row, std::uint32_t k,
+                                                std::uint32_t b, float v) {
+  float top = fabsf(v), poison = v * 0.0f;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, offset));
+    poison += __shfl_xor_sync(0xffffffffu, poison, offset);
+  }
+  const float d = top / 127.0f + poison;
+  const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
+  const int q = static_cast<int>(fmaxf(fminf(rintf(v * inverse), 127.0f), -127.0f));
+  int sum = q;
+#pragma unroll
+  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  const int other = __shfl_xor_sync(0xffffffffu, sum, 16);
+  const std::uint32_t lane = threadIdx.x % 32, bits = __float_as_uint(d);
+  row[32 * std::uint64_t{b} + lane] = static_cast<unsigned char>(q);
+  // A row may start at any even byte.
+  if (lane < 4) {
+    const std::uint32_t half = lane == 0   ? bits
+                               : lane == 1 ? bits >> 16
+                               : lane == 2 ? static_cast<std::uint32_t>(sum)
+                                           : static_cast<std::uint32_t>(other);
+    *reinterpret_cast<std::uint16_t*>(row + k + 8 * std::uint64_t{b} + 2 * lane) =
+        static_cast<std::uint16_t>(half);
+  }
+}
+
+}  // namespace onepass::ops
+
+#endif  // ONEPASS_OPS_MATMUL_CUDA_JOB_CUH_

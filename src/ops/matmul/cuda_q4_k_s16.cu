@@ -1,0 +1,3 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q4_k_s16, Q4_KForm, AnySplit<quant::SplitQ4_K>)

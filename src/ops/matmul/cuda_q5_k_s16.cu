@@ -1,0 +1,3 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q5_k_s16, Q5_KForm, AnySplit<quant::SplitQ5_K>)

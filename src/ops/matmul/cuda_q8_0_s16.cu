@@ -1,0 +1,3 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q8_0_s16, Q8_0Form, AnySplit<quant::SplitQ8_0>)
