@@ -107,7 +107,10 @@ CudaArgs arguments_of(const RecordedLaunch& l) noexcept {
   static_assert(std::size(CudaArgs{}.views) == max_views);
   static_assert(sizeof(CudaArgs{}.params) == max_params_bytes);
   CudaArgs args{};
-  for (std::size_t i = 0; i < l.n_views; ++i) args.views[i] = address_of(l.views[i]);
+  for (std::size_t i = 0; i < l.n_views; ++i) {
+    args.views[i] = address_of(l.views[i]);
+    args.bytes[i] = l.views[i].bytes;
+  }
   std::memcpy(args.params, l.params.data(), sizeof(args.params));
   args.scratch = address_of(l.scratch);
   args.persistent = address_of(l.persistent);

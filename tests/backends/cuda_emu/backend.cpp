@@ -128,7 +128,10 @@ Result<Task> bind(const RecordedLaunch& l) {
                 std::string("cuda-emu: no kernel ") + (symbol ? symbol : l.kernel->name));
   }
   task.kernel = reinterpret_cast<KernelFn>(entry);
-  for (std::size_t i = 0; i < l.n_views; ++i) task.args.views[i] = address_of(l.views[i]);
+  for (std::size_t i = 0; i < l.n_views; ++i) {
+    task.args.views[i] = address_of(l.views[i]);
+    task.args.bytes[i] = l.views[i].bytes;
+  }
   std::memcpy(task.args.params, l.params.data(), sizeof(task.args.params));
   task.args.scratch = address_of(l.scratch);
   task.args.persistent = address_of(l.persistent);
