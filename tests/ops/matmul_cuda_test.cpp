@@ -170,7 +170,7 @@ TEST(MatmulCuda, ManyRowsUseTheTensorCores) {
   };
   EXPECT_EQ(variant(DType::q4_0_s16, 8), variant_rows);
   EXPECT_EQ(variant(DType::q4_0_s16, 9), variant_tile);
-  EXPECT_EQ(variant(DType::f16, 9), variant_rows);
+  EXPECT_EQ(variant(DType::f16, 9), variant_tile);
   DeviceInfo old = h200();
   old.features = 0;
   EXPECT_EQ(variant(DType::q4_0_s16, 9, old), variant_rows);
@@ -178,6 +178,9 @@ TEST(MatmulCuda, ManyRowsUseTheTensorCores) {
   EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 512, 576, 576)).group[0], 64u);
   Dispatch odd = make(Op::matmul, DType::q4_0_s16, 16, 4096, 4096);
   odd.views[0].offset = 2;
+  EXPECT_EQ(launch_of(odd).variant, variant_rows);
+  odd = make(Op::matmul, DType::f16, 16, 4096, 4096);
+  odd.views[0].offset = 8;
   EXPECT_EQ(launch_of(odd).variant, variant_rows);
 }
 

@@ -1,4 +1,5 @@
-// Attention of few rows (cuda_tiling.h): what blocks do with the chunks that a Chunk class computes.
+// Attention of few rows (cuda_tiling.h): what blocks do with the chunks that a Chunk class
+// computes.
 //
 // A Chunk has: slots (parts a chunk is left in), outputs (values a thread keeps), load(...) for the
 // queries, and attend(finder, first key, warps' memory).
@@ -81,8 +82,7 @@ __device__ inline void combine_parts(const SplitBlock& b, SplitMemory& m, std::u
       const std::uint32_t i = lane + 32 * j;
       parts[j] = make_float2(-INFINITY, 0.0f);
       if (i < n_parts) {
-        parts[j] =
-            __ldcg(reinterpret_cast<const float2*>(scratch) + b.part(head, split_of(i)));
+        parts[j] = __ldcg(reinterpret_cast<const float2*>(scratch) + b.part(head, split_of(i)));
       }
       top = fmaxf(top, parts[j].x);
     }
@@ -151,11 +151,14 @@ __device__ void attend_row(const CudaArgs& args) {
   const AttentionParams p = args.params_as<AttentionParams>();
   const std::uint32_t groups = head_groups(p), group = p.heads / p.kv_heads;
   const std::uint32_t kv_head = blockIdx.y / groups, part_of_group = blockIdx.y % groups;
-  SplitBlock b{args,      p,
-               blockIdx.z, kv_head,
+  SplitBlock b{args,
+               p,
+               blockIdx.z,
+               kv_head,
                kv_head * group + part_of_group * split_queries,
                min(split_queries, group - part_of_group * split_queries),
-               gridDim.x, reinterpret_cast<float*>(dynamic_shared())};
+               gridDim.x,
+               reinterpret_cast<float*>(dynamic_shared())};
   pdl_wait();
   const DevicePlaces places = attention_places(args, p);
   const DeviceStep step(args.views[3], p.has_step != 0 ? args.bytes[3] : 0);
@@ -167,9 +170,8 @@ __device__ void attend_row(const CudaArgs& args) {
   // Blocks with work; without keys one writes zeros.
   const std::uint32_t n_parts =
       static_cast<std::uint32_t>(min(max(chunks, std::uint64_t{1}), std::uint64_t{b.splits}));
-  const std::uint32_t mine = (blockIdx.x + b.splits - static_cast<std::uint32_t>(
-                                                          first_chunk % b.splits)) %
-                             b.splits;
+  const std::uint32_t mine =
+      (blockIdx.x + b.splits - static_cast<std::uint32_t>(first_chunk % b.splits)) % b.splits;
   if (mine >= n_parts) return;
 
   Chunk chunk(b);
@@ -181,7 +183,7 @@ __device__ void attend_row(const CudaArgs& args) {
     tops[j] = -INFINITY;
   }
   for (std::uint64_t c = mine; c < chunks; c += b.splits) {
-    const KeyFinder finder{places,  keys.slot, keys.page_offset, b.kv_head, keys.begin, keys.end};
+    const KeyFinder finder{places, keys.slot, keys.page_offset, b.kv_head, keys.begin, keys.end};
     if (c != mine) __syncthreads();  // what the last chunk left is still read
     chunk.attend(b, m, finder, (first_chunk + c) * split_keys);
     __syncthreads();
@@ -215,8 +217,8 @@ __device__ void attend_row(const CudaArgs& args) {
     for (int j = 0; j < Chunk::outputs; ++j) {
       const std::uint32_t i = threadIdx.x + j * split_threads;
       if (i >= n_outputs) break;
-      const Ending end = with_sink(tops[j], sums[j],
-                                   sinks != nullptr ? sinks + b.first_head + i / dim : nullptr);
+      const Ending end =
+          with_sink(tops[j], sums[j], sinks != nullptr ? sinks + b.first_head + i / dim : nullptr);
       results[i] = end.total == 0.0f ? 0.0f : acc[j] * end.factor / end.total;
     }
     __syncthreads();

@@ -21,17 +21,14 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
 }
 
 // Entry points of one format in the order of MatmulVariant.
-#define OP_SYMBOLS(format)                                                                  \
-  constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
-                                              "matmul_" #format "_any"};
-#define OP_SPLIT_SYMBOLS(format, Split)                                                     \
+#define OP_SYMBOLS(format, ...)                                                             \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any",                     \
                                               "matmul_" #format "_tile"};
 OP_SYMBOLS(f32)
 OP_SYMBOLS(f16)
 OP_SYMBOLS(bf16)
-ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
+ONEPASS_SPLIT_FORMATS(OP_SYMBOLS)
 
 // early: views of weights; the experts of matmul_id are known after the wait only.
 #define OP_ROW(op, format, input, early)                                                    \

@@ -179,8 +179,8 @@ __device__ inline void any_matmul(const CudaArgs& args) {
       float y = tile[0][r][lane];
       if (glu) y = activate(job.activation(), y) * tile[1][r][lane];
       if (form == form_glu_q) {
-        store_q8a_lanes(args.ptr<unsigned char>(3) + (std::uint64_t{first} + r) * (n / 32 * 40), n,
-                        unit, y);
+        store_q8a_1(args.ptr<unsigned char>(3) + (std::uint64_t{first} + r) * (n / 32 * 40), n,
+                    unit, y);
       } else if (c < n) {
         if (const float* bias = job.bias(part)) y += bias[c];
         if (const float* residual = job.residual()) y += residual[at];

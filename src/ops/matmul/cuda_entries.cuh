@@ -5,6 +5,7 @@
 #include "ops/matmul/cuda_any.cuh"
 #include "ops/matmul/cuda_matvec.cuh"
 #include "ops/matmul/cuda_tile.cuh"
+#include "ops/matmul/cuda_tile_float.cuh"
 
 namespace onepass::ops {
 
@@ -40,15 +41,15 @@ __device__ __forceinline__ void matvec_rows(const CudaArgs& args) {
   }                                                                 \
   }
 
-// Of quantized weights, also for many rows of x.
-#define OP_MATMUL_TILE(format, Form)                                   \
+// Many rows of x: large and small blocks.
+#define OP_MATMUL_TILE(format, Form, tile)                             \
   namespace onepass::ops {                                             \
   extern "C" __global__ void __launch_bounds__(256, 2) matmul_##format \
       ##_tile(const __grid_constant__ CudaArgs args) {                 \
     if (blockDim.x == 256) {                                           \
-      tile_matmul<Form, 4, 2>(args);                                   \
+      tile<Form, 4, 2>(args);                                          \
     } else {                                                           \
-      tile_matmul<Form, 2, 1>(args);                                   \
+      tile<Form, 2, 1>(args);                                          \
     }                                                                  \
   }                                                                    \
   }

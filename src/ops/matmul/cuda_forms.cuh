@@ -350,6 +350,7 @@ struct Float16Form {
   struct X {
     float4 lo, hi;
   };
+  static __device__ __forceinline__ float to_float(std::uint32_t bits) { return ToFloat(bits); }
   static __device__ __forceinline__ std::uint64_t matrix_bytes(std::uint32_t n, std::uint32_t k) {
     return std::uint64_t{n} * k * 2;
   }

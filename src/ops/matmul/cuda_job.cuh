@@ -5,6 +5,7 @@
 #include "backends/cuda/args.h"
 #include "ops/matmul/cuda_shape.h"
 #include "ops/matmul/params.h"
+#include "ops/shared/cuda_elements.cuh"
 #include "ops/shared/cuda_ptx.cuh"
 #include "ops/shared/scalar.h"
 
@@ -68,36 +69,6 @@ __device__ __forceinline__ Pair pair_of(const CudaArgs& args, std::uint32_t pair
 
 __device__ __forceinline__ float activate(std::uint32_t activation, float x) {
   return activation == 0 ? op_silu(x) : activation == 1 ? op_gelu(x) : op_gelu_erf(x);
-}
-
-// 32 values, one per lane of a warp, as block b of a q8a row of k values. A value that is not
-// finite makes the scale a NaN.
-__device__ __forceinline__ void store_q8a_lanes(unsigned char* row, std::uint32_t k,
-                                                std::uint32_t b, float v) {
-  float top = fabsf(v), poison = v * 0.0f;
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, offset));
-    poison += __shfl_xor_sync(0xffffffffu, poison, offset);
-  }
-  const float d = top / 127.0f + poison;
-  const float inverse = d > 0.0f ? 1.0f / d : 0.0f;
-  const int q = static_cast<int>(fmaxf(fminf(rintf(v * inverse), 127.0f), -127.0f));
-  int sum = q;
-#pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  const int other = __shfl_xor_sync(0xffffffffu, sum, 16);
-  const std::uint32_t lane = threadIdx.x % 32, bits = __float_as_uint(d);
-  row[32 * std::uint64_t{b} + lane] = static_cast<unsigned char>(q);
-  // A row may start at any even byte.
-  if (lane < 4) {
-    const std::uint32_t half = lane == 0   ? bits
-                               : lane == 1 ? bits >> 16
-                               : lane == 2 ? static_cast<std::uint32_t>(sum)
-                                           : static_cast<std::uint32_t>(other);
-    *reinterpret_cast<std::uint16_t*>(row + k + 8 * std::uint64_t{b} + 2 * lane) =
-        static_cast<std::uint16_t>(half);
-  }
 }
 
 }  // namespace onepass::ops

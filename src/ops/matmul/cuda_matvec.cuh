@@ -245,8 +245,8 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
       for (std::uint32_t r = thread / 32; r < M; r += blockDim.x / 32) {
         const std::uint32_t row = blockIdx.y * M + r;
         if (row >= job.m()) break;
-        store_q8a_lanes(args.ptr<unsigned char>(3) + std::uint64_t{row} * (job.n() / 32 * 40),
-                        job.n(), block, columns[(block % 2 * M + r) * 32 + thread % 32]);
+        store_q8a_1(args.ptr<unsigned char>(3) + std::uint64_t{row} * (job.n() / 32 * 40), job.n(),
+                    block, columns[(block % 2 * M + r) * 32 + thread % 32]);
       }
     }
   }

@@ -56,6 +56,11 @@ OP_FN constexpr op_u32 matmul_tile_bytes(op_u32 warps_m, op_u32 warps_n, op_u32 
          2 * 2 * 64 * warps_n * factors * 4;
 }
 
+// The same for plain weights of `size` bytes, in steps of 32 values.
+OP_FN constexpr op_u32 matmul_float_tile_bytes(op_u32 warps_m, op_u32 warps_n, op_u32 size) {
+  return 3 * (32 * warps_m * (128 + 32) + 64 * warps_n * (32 * size + (size == 4 ? 32 : 16)));
+}
+
 // variant_any: a block of 4 warps computes 32 columns of up to 4 rows.
 enum MatmulAny : op_u32 { any_columns = 32, any_rows = 4, any_threads = 128 };
 

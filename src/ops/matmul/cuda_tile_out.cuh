@@ -102,24 +102,22 @@ struct TileOut {
   // + j. All lanes of the warp take part.
   __device__ __forceinline__ void store_q8a(const float (&y)[4][2], std::uint32_t row,
                                             std::uint32_t first) const {
-    float top = 0.0f, poison = 0.0f;
+    std::uint32_t top = 0;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      top = fmaxf(top, fmaxf(fabsf(y[t][0]), fabsf(y[t][1])));
-      poison += y[t][0] * 0.0f + y[t][1] * 0.0f;
+      top = max(top, max(magnitude_bits(y[t][0]), magnitude_bits(y[t][1])));
     }
 #pragma unroll
     for (int offset = 1; offset < 4; offset *= 2) {
-      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, offset));
-      poison += __shfl_xor_sync(0xffffffffu, poison, offset);
+      top = max(top, __shfl_xor_sync(0xffffffffu, top, offset));
     }
-    const float d = top / 127.0f + poison, inverse = d > 0.0f ? 1.0f / d : 0.0f;
+    const float d = q8a_scale(top), inverse = d > 0.0f ? 1.0f / d : 0.0f;
     int q[4][2], sums[2];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        q[t][j] = static_cast<int>(fmaxf(fminf(rintf(y[t][j] * inverse), 127.0f), -127.0f));
+        q[t][j] = q8a_number(y[t][j], inverse);
       }
     }
 #pragma unroll

@@ -79,7 +79,7 @@ Status check(const DeviceInfo& device, const Dispatch& d, Launch& launch, Shape&
 }
 
 // The kernels of a format. piece: values that a lane of the mat-vec takes at a time; 0: the format
-// has none but the general kernel. The others as in matmul_tile_bytes; bits 0: no tiles.
+// has none but the general kernel. The others as in matmul_tile_bytes.
 struct Kernels {
   std::uint32_t piece = 0;
   std::uint32_t bits = 0, high = 0, factors = 0;
@@ -87,10 +87,10 @@ struct Kernels {
 Kernels kernels_of(DType format) {
   switch (format) {
     case DType::f32:
-      return {4};
+      return {4, 32};
     case DType::f16:
     case DType::bf16:
-      return {8};
+      return {8, 16};
     case DType::q4_0_s16:
       return {32, 4, 0, 1};
     case DType::q8_0_s16:
@@ -203,10 +203,11 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
   return true;
 }
 
-// Large tiles unless they leave processors idle. False where the tensor cores cannot read x.
+// Large tiles unless they leave processors idle. False where x cannot be copied in wide pieces.
 bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
   const Kernels kernels = kernels_of(d.format);
-  if (s.form == form_id || kernels.bits == 0 || s.m <= 8 || d.views[0].offset % 8 != 0 ||
+  const bool quantized = matmul_input(d.format) == DType::q8a;
+  if (s.form == form_id || s.m <= 8 || d.views[0].offset % (quantized ? 8 : 16) != 0 ||
       !device.has(Feature::tensor_cores)) {
     return false;
   }
@@ -219,7 +220,8 @@ bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
     launch.grid = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
     launch.group = {32 * warps_m * warps_n, 1, 1};
     launch.shared_bytes =
-        matmul_tile_bytes(warps_m, warps_n, kernels.bits, kernels.high, kernels.factors);
+        quantized ? matmul_tile_bytes(warps_m, warps_n, kernels.bits, kernels.high, kernels.factors)
+                  : matmul_float_tile_bytes(warps_m, warps_n, kernels.bits / 8);
     if (launch.shared_bytes > device.max_shared_bytes) continue;
     set_values(s, {}, launch);
     return true;

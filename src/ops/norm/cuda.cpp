@@ -4,9 +4,9 @@
 namespace onepass::ops {
 namespace {
 
-#define NORM_ROWS(op)                                                            \
-  waiting_row(Op::op, DType::f32, #op "_f32", launch_norm_cuda),                 \
-      waiting_row(Op::op, DType::f16, #op "_f16", launch_norm_cuda),             \
+#define NORM_ROWS(op)                                                \
+  waiting_row(Op::op, DType::f32, #op "_f32", launch_norm_cuda),     \
+      waiting_row(Op::op, DType::f16, #op "_f16", launch_norm_cuda), \
       waiting_row(Op::op, DType::bf16, #op "_bf16", launch_norm_cuda)
 
 constexpr KernelRow kernels[] = {

@@ -5,9 +5,9 @@
 namespace onepass::ops {
 namespace {
 
-#define BLOCK(format, Block)                                                                     \
-  waiting_row(Op::quantize, DType::format, "quantize_f32_" #format, launch_quantize_cuda),       \
-      waiting_row(Op::dequantize, DType::format, "dequantize_" #format "_f32",                   \
+#define BLOCK(format, Block)                                                               \
+  waiting_row(Op::quantize, DType::format, "quantize_f32_" #format, launch_quantize_cuda), \
+      waiting_row(Op::dequantize, DType::format, "dequantize_" #format "_f32",             \
                   launch_dequantize_cuda),
 
 constexpr KernelRow kernels[] = {

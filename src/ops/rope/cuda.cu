@@ -69,8 +69,8 @@ __device__ void rope(const CudaArgs& args) {
   const std::uint32_t e1 = e0 + a.distance;
   for (std::uint64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     if (!plain && r >= step.n_rows) return;
-    const std::uint32_t position = plain ? args.ptr<const std::uint32_t>(1)[r]
-                                         : step.position(static_cast<std::uint32_t>(r));
+    const std::uint32_t position =
+        plain ? args.ptr<const std::uint32_t>(1)[r] : step.position(static_cast<std::uint32_t>(r));
     const CosSin turn = rotation(a, frequency, position);
     for (std::uint64_t h = blockIdx.z; h < p.heads; h += gridDim.z) {
       const std::uint64_t at = (r * p.heads + h) * p.head_dim;
@@ -138,9 +138,12 @@ __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& 
   pdl_wait();
   const DeviceStep step(args.views[steps], args.bytes[steps]);
   const std::uint64_t n_pages = args.bytes[pages] / 4;
-  const DevicePlaces places{
-      p.slots, p.kv_heads, p.capacity, p.ring != 0,
-      n_pages != 0 ? args.ptr<const std::uint32_t>(pages) : nullptr, n_pages};
+  const DevicePlaces places{p.slots,
+                            p.kv_heads,
+                            p.capacity,
+                            p.ring != 0,
+                            n_pages != 0 ? args.ptr<const std::uint32_t>(pages) : nullptr,
+                            n_pages};
   const std::uint32_t q_heads = args.views[q] != nullptr ? p.heads : 0;
   const std::uint32_t k_heads = args.views[k] != nullptr ? p.kv_heads : 0;
   const std::uint32_t v_heads = args.views[v] != nullptr ? p.kv_heads : 0;
@@ -174,8 +177,8 @@ __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& 
     const DType type = static_cast<DType>(is_key ? p.k_type : p.v_type);
     std::uint8_t* row = args.ptr<std::uint8_t>(is_key ? k_cache : v_cache) +
                         place * device_cache_row_bytes(type, p.head_dim);
-    const float* x = args.ptr<const float>(is_key ? k : v) +
-                     (std::uint64_t{r} * p.kv_heads + head) * p.head_dim;
+    const float* x =
+        args.ptr<const float>(is_key ? k : v) + (std::uint64_t{r} * p.kv_heads + head) * p.head_dim;
     if (!is_key) {
       store_cache_row(type, row, p.head_dim, [x](std::uint32_t e) { return x[e]; });
     } else if (type == DType::q8_0) {

@@ -396,9 +396,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   SelectMemory& m = select_memory();
   for (std::uint32_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const Sorted s = select_row(args, m, row, p.cols, k, p.temperature);
-    const OpPhilox bits =
-        op_philox(OpPhilox{step.position(row), step.slot(row), 0, 0}, step.seed_lo(),
-                  step.seed_hi());
+    const OpPhilox bits = op_philox(OpPhilox{step.position(row), step.slot(row), 0, 0},
+                                    step.seed_lo(), step.seed_hi());
     const std::uint32_t id = draw(m, s, p.top_p, p.min_p, op_unit(bits.x));
     if (threadIdx.x == 0) out[row] = id;
     __syncthreads();
