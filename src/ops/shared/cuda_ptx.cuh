@@ -11,12 +11,19 @@ namespace onepass::ops {
 using namespace onepass::emu::ptx;  // tests/backends/cuda_emu/ptx.h
 #else
 
-// Programmatic dependent launch. Between the two only immutable memory may be read, and every
-// block waits before it exits, also one without work. Both do nothing where the edge is plain.
+// Programmatic dependent launch. Before the wait only views in the row's reads_early may be read
+// and nothing may be written; every block waits before it exits, also one without work. Both do
+// nothing where the edge is plain.
 __device__ __forceinline__ void pdl_launch() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
-__device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void pdl_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // The block's Launch::shared_bytes, 128-byte aligned.
 __device__ __forceinline__ unsigned char* dynamic_shared() {

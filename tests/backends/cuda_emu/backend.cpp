@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cuda/arguments.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda_emu/machine.h"
 #include "core/device_state.h"
@@ -31,11 +32,6 @@ struct EmulatedPass final : Recorded {
   std::vector<TimeSpan> spans;  // empty: not timed
   std::shared_ptr<void> keep_alive;
 };
-
-std::byte* address_of(const BoundView& view) {
-  return view.memory.handle == 0 ? nullptr
-                                 : reinterpret_cast<std::byte*>(view.memory.handle) + view.offset;
-}
 
 class Emulator final : public HostBackend {
  public:
@@ -119,8 +115,7 @@ class Emulator final : public HostBackend {
 
 Result<Task> bind(const RecordedLaunch& l) {
   Task task;
-  const auto& grid = l.launch.grid;
-  if (l.is_fence() || grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return task;
+  if (cuda::is_empty(l)) return task;
   const char* symbol = symbol_of(*l.kernel, l.launch);
   void* entry = symbol ? dlsym(RTLD_DEFAULT, symbol) : nullptr;
   if (!entry) {
@@ -128,22 +123,16 @@ Result<Task> bind(const RecordedLaunch& l) {
                 std::string("cuda-emu: no kernel ") + (symbol ? symbol : l.kernel->name));
   }
   task.kernel = reinterpret_cast<KernelFn>(entry);
-  for (std::size_t i = 0; i < l.n_views; ++i) {
-    task.args.views[i] = address_of(l.views[i]);
-    task.args.bytes[i] = l.views[i].bytes;
-  }
-  std::memcpy(task.args.params, l.params.data(), sizeof(task.args.params));
-  task.args.scratch = address_of(l.scratch);
-  task.args.persistent = address_of(l.persistent);
-  for (std::size_t i = 0; i < l.launch.n_spec; ++i) {
-    const SpecValue& spec = l.launch.spec[i];
-    if (spec.index < max_spec_values) task.args.values[spec.index] = unsigned(spec.value);
-  }
+  task.args = cuda::arguments_of(l);
   task.launch.name = symbol;
-  task.launch.grid = grid;
+  task.launch.grid = l.launch.grid;
   task.launch.group = l.launch.group;
   task.launch.shared_bytes = l.launch.shared_bytes;
   task.launch.waits_first = l.kernel->waits_first;
+  task.launch.reads_early = l.kernel->reads_early;
+  task.launch.n_views = l.n_views;
+  task.launch.scratch_bytes = l.scratch.bytes;
+  task.launch.persistent_bytes = l.persistent.bytes;
   return task;
 }
 
@@ -188,7 +177,7 @@ Status Emulator::submit(Recorded& recorded, std::span<const std::byte> step_byte
   completion.serial = ++serial_;
   completion.span.start_ns = os::now_ns();
   std::copy_n(step_bytes.begin(), std::min<std::size_t>(step_bytes.size(), pass.step.bytes),
-              address_of(pass.step));
+              static_cast<std::byte*>(cuda::address_of(pass.step)));
 
   const std::size_t n = pass.tasks.size();
   std::vector<std::size_t> left(n);

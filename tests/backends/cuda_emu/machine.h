@@ -27,6 +27,9 @@ struct KernelLaunch {
   std::uint32_t shared_bytes = 0;
   std::uint64_t seed = 0;    // of the order of blocks and threads
   bool waits_first = false;  // a block in which no thread waits for the kernels before is a failure
+  std::uint32_t reads_early = 0;  // views that may be read before the wait, of a kernel that waits
+  std::uint32_t n_views = 0;
+  std::uint64_t scratch_bytes = 0, persistent_bytes = 0;
 };
 
 // Empty: it ran to the end.
