@@ -19,8 +19,8 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/driver.h"
 #include "core/device_state.h"
-#include "ops/matmul/cuda_shape.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
 #endif
 
 namespace onepass {

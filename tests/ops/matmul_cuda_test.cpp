@@ -5,8 +5,8 @@
 
 #include "onepass/device.h"
 #include "ops/launch.h"
-#include "ops/matmul/cuda_shape.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
 
 namespace onepass::ops {

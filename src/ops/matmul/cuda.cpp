@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "core/kernel_row.h"
-#include "ops/matmul/cuda_shape.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
 #include "quant/blocks.h"
 #include "quant/split.h"
 

@@ -3,7 +3,7 @@
 #define ONEPASS_OPS_MATMUL_CUDA_JOB_CUH_
 
 #include "backends/cuda/args.h"
-#include "ops/matmul/cuda_shape.h"
+#include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
 #include "ops/shared/cuda_elements.cuh"
 #include "ops/shared/cuda_ptx.cuh"

@@ -41,7 +41,7 @@ Status launch_matmul_affine(const DeviceInfo& device, const Dispatch& d, Launch&
 // Blocks of m are (token, expert) pairs; with packed weights experts, if there are fewer of them.
 Status launch_matmul_id(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
-// Every op of the family on CUDA: variant, values and sizes of cuda_shape.h.
+// Every op of the family on CUDA: variant, values and sizes of launch_cuda.h.
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -1,3 +1,5 @@
+#include "ops/matmul/launch_cuda.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -5,7 +7,6 @@
 #include <utility>
 
 #include "ops/launch.h"
-#include "ops/matmul/cuda_shape.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
 
