@@ -143,13 +143,15 @@ void launch_any(const Shape& s, std::uint32_t variant, Launch& launch) {
   set_values(s, {}, launch);
 }
 
-// Threads of the mat-vec kernels that a multiprocessor holds, by their registers.
-constexpr std::uint32_t resident_threads = 768;
+// Threads of the mat-vec kernels that a multiprocessor holds, by their registers. Two thirds of
+// them keep the memory busy, and leave room for the first blocks of the next kernel.
+constexpr std::uint32_t resident_threads = 768, busy_threads = 512;
 
 std::uint32_t team_of(const DeviceInfo& device, std::uint64_t sets, std::uint32_t pieces) {
   const auto half = std::bit_floor(std::max(pieces / 2, 1u));
-  const std::uint64_t fill = std::uint64_t{device.compute_units} * resident_threads;
-  const std::uint64_t wanted = std::bit_ceil(divide_up(fill, std::max<std::uint64_t>(sets, 1)));
+  const std::uint64_t fill = std::uint64_t{device.compute_units} * busy_threads * 3 / 2;
+  const std::uint64_t wanted =
+      std::bit_floor(std::max<std::uint64_t>(fill / std::max<std::uint64_t>(sets, 1), 1));
   const std::uint64_t most = std::clamp(std::bit_floor(std::max(pieces, 1u)), 4u, 256u);
   return static_cast<std::uint32_t>(
       std::min(std::max<std::uint64_t>(std::clamp(half, 4u, 32u), wanted), most));
@@ -159,14 +161,29 @@ std::uint32_t threads_of(const DeviceInfo& device, const Shape& s, std::uint32_t
                          std::uint32_t most) {
   const std::uint64_t units = device.compute_units;
   if (s.form == form_glu_q) {
-    // A block has all of 32 columns, so there are few blocks.
-    std::uint32_t threads = 256;
-    while (threads < most && s.n[0] / 32 * std::uint64_t{threads} < units * 512) threads *= 2;
+    // A block has all of 32 columns, so there may be few blocks.
+    const std::uint32_t threads = s.n[0] / 32 < units ? most : 256;
     return std::max(std::min(threads, 32 * team), 32u);
   }
   std::uint32_t threads = 256;
   while (threads > 64 && s.sets() * team < units * threads) threads /= 2;
   return std::max(threads, team);
+}
+
+// Blocks for `units` pieces of work of equal size.
+std::uint64_t blocks_of(const DeviceInfo& device, std::uint64_t units, std::uint32_t threads,
+                        std::uint64_t shared) {
+  const std::uint64_t processors = std::max(device.compute_units, 1u);
+  const std::uint64_t fit = std::max<std::uint64_t>((220u << 10) / shared, 1);
+  const auto slots = [&](std::uint32_t resident) {
+    return processors * std::min<std::uint64_t>(std::max(resident / threads, 1u), fit);
+  };
+  const std::uint64_t few = slots(busy_threads), many = slots(resident_threads);
+  if (units <= many) return units;
+  // How long the longest share takes, in units of work and by how many blocks share the memory.
+  const std::uint64_t few_time = divide_up(units, few) * few;
+  const std::uint64_t many_time = divide_up(units, many) * many;
+  return many_time * 8 < few_time * 7 ? many : few;
 }
 
 // False where rows of x do not fit.
@@ -189,9 +206,7 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
   const std::uint32_t teams = threads / team;
   const std::uint32_t rounds = s.form == form_glu_q ? 32 / teams : 1;
   const std::uint64_t units = divide_up(s.sets(), std::uint64_t{teams} * rounds);
-  const std::uint64_t fit = std::min<std::uint64_t>(
-      std::max(resident_threads / threads, 1u), std::max<std::uint64_t>((220u << 10) / shared, 1));
-  const std::uint64_t blocks = std::min(units, std::max(device.compute_units, 1u) * fit);
+  const std::uint64_t blocks = blocks_of(device, units, threads, shared);
   launch.variant = rows == 1 ? variant_vector : variant_rows;
   launch.grid = {static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(blocks_y), 1};
   launch.group = {threads, 1, 1};
