@@ -1,4 +1,5 @@
-// Attention of few rows.
+// Attention: what the variants are made of.
+#include "ops/attention/cuda_rows.cuh"
 #include "ops/attention/cuda_split.cuh"
 
 namespace onepass::ops {
@@ -206,3 +207,14 @@ SPLIT_KERNELS(f16_256, 1, HalfChunk<256>)
 SPLIT_KERNELS(f32, 1, PlainChunk<DType::f32>)
 SPLIT_KERNELS(f16, 1, PlainChunk<DType::f16>)
 SPLIT_KERNELS(q8_0, 1, PlainChunk<DType::q8_0>)
+
+#define ROWS_KERNEL(name, dim, quantized)                                     \
+  extern "C" __global__ void __launch_bounds__(128)                           \
+      name(const __grid_constant__ onepass::CudaArgs args) {                  \
+    onepass::ops::attend_rows<dim, quantized>(args);                          \
+  }
+
+ROWS_KERNEL(attention_rows_f16_64, 64, false)
+ROWS_KERNEL(attention_rows_f16_128, 128, false)
+ROWS_KERNEL(attention_q_rows_f16_64, 64, true)
+ROWS_KERNEL(attention_q_rows_f16_128, 128, true)

@@ -23,6 +23,8 @@ inline constexpr std::uint32_t max_split_dim = 512;
 inline constexpr std::uint32_t many_threads = 128;
 inline constexpr std::uint32_t many_queries = 32;  // of a block
 inline constexpr std::uint32_t few_rows = 8;       // up to which rows are split
+// Blocks per row and kv head that there are at least, where there are that many chunks.
+constexpr std::uint32_t split_rows_least(std::uint32_t rows) { return rows <= few_rows ? 8 : 1; }
 
 // Blocks that share the heads of a kv head.
 OP_FN std::uint32_t head_groups(const AttentionParams& p) {

@@ -1,6 +1,7 @@
 #include "ops/embed/kernels.h"
 #include "ops/shared/cuda_row.h"
 #include "quant/blocks.h"
+#include "quant/split.h"
 
 namespace onepass::ops {
 namespace {
@@ -13,7 +14,7 @@ constexpr KernelRow kernels[] = {
     EMBED(f32),
     EMBED(f16),
     EMBED(bf16),
-    ONEPASS_BLOCK_FORMATS(BLOCK)  // a row each
+    ONEPASS_BLOCK_FORMATS(BLOCK) ONEPASS_SPLIT_FORMATS(BLOCK)  // a row each
     waiting_row(Op::embed_affine, DType::f32, "embed_affine_f32", launch_embed_affine_cuda),
     waiting_row(Op::embed_affine, DType::f16, "embed_affine_f16", launch_embed_affine_cuda),
     waiting_row(Op::embed_affine, DType::bf16, "embed_affine_bf16", launch_embed_affine_cuda),

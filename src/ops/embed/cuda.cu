@@ -3,6 +3,7 @@
 #include "ops/embed/params.h"
 #include "ops/shared/cuda_step.cuh"
 #include "ops/shared/cuda_values.cuh"
+#include "quant/split.h"
 
 namespace onepass::ops {
 namespace {
@@ -43,6 +44,36 @@ __device__ void embed(const CudaArgs& args) {
   embed_rows(args, p, 1, args.ptr<float>(2), [&](std::uint32_t token, std::uint32_t i) {
     return values_4(row_at(table, token, p.dim), i, p.dim, wide);
   });
+}
+
+// Split weights: a thread takes blocks of 32.
+template <class Form>
+__device__ void embed_split(const CudaArgs& args) {
+  pdl_launch();
+  pdl_wait();
+  const EmbedParams p = args.params_as<EmbedParams>();
+  const bool plain = p.tokens_are_u32 != 0;
+  const DeviceStep step(args.views[1], plain ? 0 : args.bytes[1]);
+  float* out = args.ptr<float>(2);
+  const bool wide = is_aligned_4(out);
+  for (std::uint32_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+    if (!plain && r >= step.n_rows) return;
+    const std::uint32_t token = plain ? args.ptr<const std::uint32_t>(1)[r] : step.token(r);
+    for (std::uint32_t b = blockIdx.y * blockDim.x + threadIdx.x; b < p.dim / 32;
+         b += gridDim.y * blockDim.x) {
+      float v[32] = {};
+      if (token < p.vocab) quant::split_block<Form>(args.views[0], p.dim, token, b, v);
+      float* to = out + std::uint64_t{r} * p.dim + 32 * b;
+#pragma unroll
+      for (int i = 0; i < 32; i += 4) {
+        float4 x = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+        if (p.scale != 1.0f) {
+          x = make_float4(x.x * p.scale, x.y * p.scale, x.z * p.scale, x.w * p.scale);
+        }
+        store_row_4(to, i, 32, wide, x);
+      }
+    }
+  }
 }
 
 // Number i of a stream of `bits` bits each.
@@ -86,6 +117,9 @@ EMBED_KERNEL(embed_bf16_f32, embed<onepass::ops::Bfloat>)
 #define BLOCK(format, Block) EMBED_KERNEL(embed_##format##_f32, embed<onepass::quant::Block>)
 ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
+#define SPLIT(format, Form) EMBED_KERNEL(embed_##format##_f32, embed_split<onepass::quant::Form>)
+ONEPASS_SPLIT_FORMATS(SPLIT)
+#undef SPLIT
 EMBED_KERNEL(embed_affine_f32, embed_affine<float>)
 EMBED_KERNEL(embed_affine_f16, embed_affine<onepass::ops::Half>)
 EMBED_KERNEL(embed_affine_bf16, embed_affine<onepass::ops::Bfloat>)

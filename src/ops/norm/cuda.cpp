@@ -4,24 +4,26 @@
 namespace onepass::ops {
 namespace {
 
-#define NORM_ROWS(op)                                                \
-  waiting_row(Op::op, DType::f32, #op "_f32", launch_norm_cuda),     \
-      waiting_row(Op::op, DType::f16, #op "_f16", launch_norm_cuda), \
-      waiting_row(Op::op, DType::bf16, #op "_bf16", launch_norm_cuda)
+// weights: slots of what is read before the wait.
+#define NORM_ROW(op, type, weights) \
+  waiting_row(Op::op, DType::type, #op "_" #type, launch_norm_cuda, {.reads_early = weights})
+#define NORM_ROWS(op, weights)                                     \
+  NORM_ROW(op, f32, weights), NORM_ROW(op, f16, weights), NORM_ROW(op, bf16, weights)
 
 constexpr KernelRow kernels[] = {
-    NORM_ROWS(rms_norm),
-    NORM_ROWS(rms_norm_no_scale),
-    NORM_ROWS(rms_norm_mul),
-    NORM_ROWS(norm_add),
-    NORM_ROWS(add_rms_norm),
-    NORM_ROWS(l2_norm),
-    NORM_ROWS(layer_norm),
-    waiting_row(Op::rms_norm_q, DType::f32, "rms_norm_q_f32", launch_norm_cuda),
-    waiting_row(Op::add_rms_norm_q, DType::f32, "add_rms_norm_q_f32", launch_norm_cuda),
+    NORM_ROWS(rms_norm, 1u << 1),
+    NORM_ROWS(rms_norm_no_scale, 0),
+    NORM_ROWS(rms_norm_mul, 1u << 1),
+    NORM_ROWS(norm_add, 1u << 1),
+    NORM_ROWS(add_rms_norm, 1u << 2),
+    NORM_ROWS(l2_norm, 0),
+    NORM_ROWS(layer_norm, 1u << 1),
+    NORM_ROW(rms_norm_q, f32, 1u << 1),
+    NORM_ROW(add_rms_norm_q, f32, 1u << 2),
 };
 
 #undef NORM_ROWS
+#undef NORM_ROW
 
 }  // namespace
 

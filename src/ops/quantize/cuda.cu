@@ -2,6 +2,7 @@
 #include "backends/cuda/args.h"
 #include "ops/quantize/params.h"
 #include "ops/shared/cuda_values.cuh"
+#include "quant/split.h"
 
 namespace onepass::ops {
 namespace {
@@ -76,6 +77,27 @@ __device__ void dequantize_blocks(const CudaArgs& args) {
   }
 }
 
+// A thread takes a block of 32.
+template <class Form>
+__device__ void dequantize_split(const CudaArgs& args) {
+  pdl_launch();
+  pdl_wait();
+  const QuantizeParams p = args.params_as<QuantizeParams>();
+  const std::uint64_t row_blocks = p.cols / 32, blocks = p.rows * row_blocks;
+  float* out = args.ptr<float>(1);
+  const bool wide = is_aligned_4(out);
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < blocks;
+       i += step) {
+    float v[32];
+    quant::split_block<Form>(args.views[0], p.cols, i / row_blocks, i % row_blocks, v);
+#pragma unroll
+    for (int j = 0; j < 32; j += 4) {
+      store_row_4(out + 32 * i, j, 32, wide, make_float4(v[j], v[j + 1], v[j + 2], v[j + 3]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace onepass::ops
 
@@ -92,3 +114,7 @@ QUANTIZE_KERNEL(dequantize_q8a_f32, dequantize_q8a)
   QUANTIZE_KERNEL(dequantize_##format##_f32, dequantize_blocks<onepass::quant::Block>)
 ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
+#define SPLIT(format, Form) \
+  QUANTIZE_KERNEL(dequantize_##format##_f32, dequantize_split<onepass::quant::Form>)
+ONEPASS_SPLIT_FORMATS(SPLIT)
+#undef SPLIT

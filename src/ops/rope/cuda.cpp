@@ -4,15 +4,21 @@
 namespace onepass::ops {
 namespace {
 
+constexpr std::uint32_t rope_factors = 1u << 2, rope_store_factors = 1u << 6;
+
+#define ROPE(type) \
+  waiting_row(Op::rope, DType::type, "rope_" #type, launch_rope_cuda, {.reads_early = rope_factors})
+#define ROPE_STORE(type)                                                                   \
+  waiting_row(Op::rope_store, DType::type, "rope_store_" #type, launch_rope_store_cuda,    \
+              {.symbol = "rope_store", .reads_early = rope_store_factors})
+
 constexpr KernelRow kernels[] = {
-    waiting_row(Op::rope, DType::f32, "rope_f32", launch_rope_cuda),
-    waiting_row(Op::rope, DType::f16, "rope_f16", launch_rope_cuda),
-    waiting_row(Op::rope, DType::bf16, "rope_bf16", launch_rope_cuda),
-    waiting_row(Op::rope_store, DType::f32, "rope_store_f32", launch_rope_store_cuda, "rope_store"),
-    waiting_row(Op::rope_store, DType::f16, "rope_store_f16", launch_rope_store_cuda, "rope_store"),
-    waiting_row(Op::rope_store, DType::q8_0, "rope_store_q8_0", launch_rope_store_cuda,
-                "rope_store"),
+    ROPE(f32),       ROPE(f16),       ROPE(bf16),
+    ROPE_STORE(f32), ROPE_STORE(f16), ROPE_STORE(q8_0),
 };
+
+#undef ROPE_STORE
+#undef ROPE
 
 }  // namespace
 
