@@ -35,11 +35,21 @@ struct KernelRow {
   std::uint32_t needs = 0;   // bits of Feature
   bool waits_first = false;  // every block waits before its first dependent access and exit
   LaunchFn launch = nullptr;
-  CpuKernelFn cpu = nullptr;     // CPU backends
-  const char* symbol = nullptr;  // GPU backends: entry point
-  void* user = nullptr;          // callers' kernels
+  CpuKernelFn cpu = nullptr;                   // CPU backends
+  const char* symbol = nullptr;                // GPU backends: entry point of Launch::variant 0
+  std::span<const char* const> variants = {};  // entry points of Launch::variant 1, 2, ...
+  // Views (one bit each) that are read before the wait, so nothing in the recording may write them
+  // while the edges to this launch are programmatic.
+  std::uint32_t reads_early = 0;
+  void* user = nullptr;  // callers' kernels
   CapturedOpKind kind = CapturedOpKind::other;
 };
+
+// The entry point of a GPU kernel; null where the row has no such variant.
+inline const char* symbol_of(const KernelRow& row, const Launch& launch) noexcept {
+  if (launch.variant == 0) return row.symbol;
+  return launch.variant <= row.variants.size() ? row.variants[launch.variant - 1] : nullptr;
+}
 
 struct BoundView {
   Allocation memory;

@@ -3,6 +3,7 @@
 //   conformance_tests --set ci                         every case, best path, 2 threads
 //   conformance_tests --set subset                     600 cases, every path, 1, 2, 3, 8 threads
 //   conformance_tests --set full --device cuda:0 --filter attention
+//   conformance_tests --device cuda-emu               CUDA kernels on the host, no GPU needed
 //   conformance_tests --write-support docs/support.md | --check-support docs/support.md
 #include <chrono>
 #include <cstdio>

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#ifdef ONEPASS_TEST_CUDA_EMU
+#include "backends/cuda_emu/backend.h"
+#endif
 #include "conformance/reference.h"
 #include "core/device_state.h"
 
@@ -96,6 +99,13 @@ bool contains(const std::vector<Range>& ranges, std::size_t at) {
                      [at](const Range& r) { return r.begin <= at && at < r.end; });
 }
 
+Result<Device> open_device(const std::string& name, const DeviceOptions& options) {
+#ifdef ONEPASS_TEST_CUDA_EMU
+  if (name == "cuda-emu") return emu::open_cuda_emulator({}, options);
+#endif
+  return Device::open(name, options);
+}
+
 // First byte of what element i is stored in.
 std::size_t byte_at(const Operand& o, std::size_t i) {
   const DTypeInfo& t = info(o.dtype);
@@ -149,7 +159,7 @@ Result<Target> Target::open(const TargetOptions& options) {
   DeviceOptions device_options;
   device_options.threads = options.threads;
   device_options.cpu_features = *features;
-  ONEPASS_ASSIGN(const Device device, Device::open(options.device, device_options));
+  ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
   return Target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,
                 is_cpu);

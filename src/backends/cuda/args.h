@@ -10,8 +10,10 @@ struct alignas(16) CudaArgs {
   alignas(16) unsigned char params[112];  // the op's params struct
   void* scratch;
   void* persistent;
+  unsigned long long bytes[16];  // of each view
+  unsigned int values[8];        // Launch::spec by index; 0 where there is none
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(ONEPASS_CUDA_EMU)
   template <class T>
   __device__ T* ptr(int view) const {
     return static_cast<T*>(views[view]);
@@ -23,7 +25,7 @@ struct alignas(16) CudaArgs {
   }
 #endif
 };
-static_assert(sizeof(CudaArgs) == 256);
+static_assert(sizeof(CudaArgs) == 416);
 
 }  // namespace onepass
 

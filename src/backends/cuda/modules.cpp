@@ -15,7 +15,9 @@ Result<CUfunction> Modules::find(const char* symbol) {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const auto& rows = images_[i].rows;
     const bool here = std::any_of(rows.begin(), rows.end(), [&](const KernelRow& row) {
-      return std::string_view(row.symbol) == symbol;
+      const auto is_symbol = [&](const char* s) { return s && std::string_view(s) == symbol; };
+      return is_symbol(row.symbol) ||
+             std::any_of(row.variants.begin(), row.variants.end(), is_symbol);
     });
     if (!here) continue;
     if (!loaded_[i]) {
@@ -33,18 +35,19 @@ Result<CUfunction> Modules::find(const char* symbol) {
   return fail(ErrorCode::kernel_build, std::string("cuda: no image has the kernel ") + symbol);
 }
 
-Result<CUfunction> Modules::function(const KernelRow& row, std::uint32_t shared_bytes) {
-  if (!row.symbol) {
+Result<CUfunction> Modules::function(const KernelRow& row, const Launch& launch) {
+  const char* symbol = symbol_of(row, launch);
+  if (!symbol) {
     return fail(ErrorCode::kernel_build, std::string("kernel ") + row.name + " has no CUDA code");
   }
   const std::lock_guard lock(mutex_);
-  auto it = functions_.find(std::string_view(row.symbol));
+  auto it = functions_.find(std::string_view(symbol));
   if (it == functions_.end()) {
-    ONEPASS_ASSIGN(const CUfunction handle, find(row.symbol));
-    it = functions_.emplace(row.symbol, Function{.handle = handle}).first;
+    ONEPASS_ASSIGN(const CUfunction handle, find(symbol));
+    it = functions_.emplace(symbol, Function{.handle = handle}).first;
   }
   Function& function = it->second;
-  if (shared_bytes > function.shared_bytes) {
+  if (launch.shared_bytes > function.shared_bytes) {
     ONEPASS_TRY(check(*driver_,
                       driver_->cuFuncSetAttribute(function.handle,
                                                   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,

@@ -25,8 +25,8 @@ class Modules {
   Modules(const Modules&) = delete;
   Modules& operator=(const Modules&) = delete;
 
-  // The row's entry point, allowed to use shared_bytes of dynamic shared memory.
-  Result<CUfunction> function(const KernelRow& row, std::uint32_t shared_bytes);
+  // The entry point for a launch of the row, allowed to use the launch's shared memory.
+  Result<CUfunction> function(const KernelRow& row, const Launch& launch);
 
  private:
   struct Function {

@@ -1,11 +1,9 @@
 #include "backends/cuda/recording.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 #include <string>
 
-#include "backends/cuda/args.h"
+#include "backends/cuda/arguments.h"
 
 namespace onepass::cuda {
 namespace {
@@ -55,9 +53,8 @@ class ShapeBuilder {
 
   void add_launch(std::uint32_t i) {
     const RecordedLaunch& l = recording_.launches[i];
-    const auto& grid = l.launch.grid;
     Ends ends;
-    if (l.is_fence() || grid[0] == 0 || grid[1] == 0 || grid[2] == 0) {
+    if (is_empty(l)) {
       ends.first = ends.last = add_node(Kind::empty, i);
     } else if (!recording_.timed) {
       ends.first = ends.last = add_node(Kind::kernel, i);
@@ -97,22 +94,6 @@ class ShapeBuilder {
   GraphShape shape_;
   std::vector<Ends> ends_;
 };
-
-void* address_of(const BoundView& view) noexcept {
-  return view.memory.handle == 0 ? nullptr
-                                 : reinterpret_cast<void*>(view.memory.handle + view.offset);
-}
-
-CudaArgs arguments_of(const RecordedLaunch& l) noexcept {
-  static_assert(std::size(CudaArgs{}.views) == max_views);
-  static_assert(sizeof(CudaArgs{}.params) == max_params_bytes);
-  CudaArgs args{};
-  for (std::size_t i = 0; i < l.n_views; ++i) args.views[i] = address_of(l.views[i]);
-  std::memcpy(args.params, l.params.data(), sizeof(args.params));
-  args.scratch = address_of(l.scratch);
-  args.persistent = address_of(l.persistent);
-  return args;
-}
 
 // Destroys a graph under construction; the executable one does not need it.
 struct GraphHolder {
@@ -205,7 +186,7 @@ Status GraphPass::add_nodes(CUgraph graph, Modules& modules, const Recording& re
       case GraphShape::Kind::kernel: {
         const RecordedLaunch& l = recording.launches[node.launch];
         CUDA_KERNEL_NODE_PARAMS params{};
-        ONEPASS_ASSIGN(params.func, modules.function(*l.kernel, l.launch.shared_bytes));
+        ONEPASS_ASSIGN(params.func, modules.function(*l.kernel, l.launch));
         // The driver copies the arguments before it returns.
         CudaArgs args = arguments_of(l);
         void* pointers[] = {&args};

@@ -1,0 +1,339 @@
+#include "backends/cuda_emu/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda_emu/device.h"
+#include "backends/cuda_emu/fiber.h"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace onepass::emu {
+namespace {
+
+constexpr std::size_t max_threads = 1024;
+constexpr std::size_t stack_bytes = 256u << 10;
+constexpr std::byte poison{0xff};  // NaN in every floating-point format
+
+struct Copy {
+  void* to;
+  const void* from;
+  std::uint32_t bytes, size, group;
+};
+
+enum class State : std::uint8_t { ready, in_barrier, in_warp, returned };
+
+struct Thread {
+  Fiber fiber;
+  uint3 index;
+  State state = State::ready;
+  Place place;  // where it waits
+  std::uint32_t mask = 0;
+  Meet meet = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::uint32_t copy_group = 0;
+  std::vector<Copy> copies;
+};
+
+class Machine {
+ public:
+  Failure run(KernelFn kernel, const CudaArgs& args, const KernelLaunch& launch);
+
+  unsigned barrier(bool predicate, const Place& place);
+  void meet(std::uint32_t mask, const void* in, void* out, Meet call, const Place& place);
+  [[noreturn]] void stop(const std::string& why);
+  Thread& self() { return threads_[current_]; }
+  std::byte* shared() { return shared_; }
+  void wait_for_grid() { waited_ = true; }
+
+ private:
+  static void entry();
+  void run_block();
+  void next();
+  void make_ready(std::uint32_t thread);
+  std::uint64_t random();
+  std::string where() const;
+  std::string stuck() const;
+
+  KernelFn kernel_ = nullptr;
+  const CudaArgs* args_ = nullptr;
+  const KernelLaunch* launch_ = nullptr;
+  std::byte* stacks_ = nullptr;
+  std::size_t stride_ = 0;
+  Fiber main_;
+  std::vector<Thread> threads_{max_threads};
+  std::vector<std::uint32_t> ready_;
+  std::uint32_t n_threads_ = 0, current_ = 0, waiting_ = 0, predicates_ = 0, last_predicates_ = 0;
+  std::uint32_t returned_ = 0;
+  bool waited_ = false;
+  std::byte* shared_ = nullptr;
+  std::uint64_t random_ = 0;
+  Failure failure_;
+};
+
+Machine machine;
+std::mutex machine_mutex;
+
+std::uint64_t Machine::random() {
+  std::uint64_t x = random_ += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+std::string Machine::where() const {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s, block (%u, %u, %u)", launch_->name, blockIdx.x, blockIdx.y,
+                blockIdx.z);
+  return text;
+}
+
+void Machine::make_ready(std::uint32_t thread) {
+  threads_[thread].state = State::ready;
+  ready_.push_back(thread);
+}
+
+// Goes on with some thread that can; back to run_block where there is none.
+void Machine::next() {
+  Thread& from = threads_[current_];
+  Fiber* to = &main_;
+  if (!ready_.empty()) {
+    std::swap(ready_[random() % ready_.size()], ready_.back());
+    if (ready_.back() == current_) {
+      ready_.pop_back();
+      return;
+    }
+    current_ = ready_.back();
+    ready_.pop_back();
+    threadIdx = threads_[current_].index;
+    to = &threads_[current_].fiber;
+  }
+  if (from.state == State::returned) Fiber::leave_for(*to);
+  Fiber::switch_to(from.fiber, *to);
+}
+
+void Machine::entry() {
+  Fiber::started();
+  machine.kernel_(*machine.args_);
+  Thread& t = machine.self();
+  async_commit();
+  async_wait(0);
+  t.state = State::returned;
+  ++machine.returned_;
+  machine.next();
+  __builtin_unreachable();
+}
+
+unsigned Machine::barrier(bool predicate, const Place& place) {
+  Thread& t = self();
+  t.state = State::in_barrier;
+  t.place = place;
+  predicates_ += predicate ? 1 : 0;
+  if (++waiting_ == n_threads_) {
+    waiting_ = 0;
+    last_predicates_ = predicates_;
+    predicates_ = 0;
+    for (std::uint32_t i = 0; i < n_threads_; ++i) make_ready(i);
+  }
+  next();
+  return last_predicates_;  // nobody passes the next barrier before everybody read it
+}
+
+void Machine::meet(std::uint32_t mask, const void* in, void* out, Meet call, const Place& place) {
+  Thread& t = self();
+  const std::uint32_t lane = current_ % 32, first = current_ - lane;
+  if ((mask >> lane & 1) == 0)
+    fault("%s: lane %u is not in its own mask 0x%08x", place.what, lane, mask);
+  t.state = State::in_warp;
+  t.place = place;
+  t.mask = mask;
+  t.meet = call;
+  t.in = in;
+  t.out = out;
+  Lanes lanes;
+  bool complete = true;
+  for (std::uint32_t i = 0; i < 32 && complete; ++i) {
+    if ((mask >> i & 1) == 0 || first + i >= n_threads_) continue;
+    const Thread& other = threads_[first + i];
+    complete = other.state == State::in_warp && other.mask == mask && other.meet == call;
+    lanes.mask |= 1u << i;
+    lanes.in[i] = other.in;
+    lanes.out[i] = other.out;
+  }
+  if (complete) {
+    call(lanes, place);
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      if (lanes.has(i)) make_ready(first + i);
+    }
+  }
+  next();
+}
+
+void Machine::stop(const std::string& why) {
+  const uint3 t = self().index;
+  char text[64];
+  std::snprintf(text, sizeof text, ", thread (%u, %u, %u): ", t.x, t.y, t.z);
+  failure_ = where() + text + why;
+  ready_.clear();
+  Fiber::switch_to(self().fiber, main_);
+  __builtin_unreachable();
+}
+
+// Where the threads are that will never meet.
+std::string Machine::stuck() const {
+  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> places;  // count, first thread
+  for (std::uint32_t i = 0; i < n_threads_; ++i) {
+    const Thread& t = threads_[i];
+    char text[160] = "returned";
+    if (t.state == State::in_barrier) {
+      std::snprintf(text, sizeof text, "wait at %s (line %d)", t.place.what, t.place.line);
+    } else if (t.state == State::in_warp) {
+      std::snprintf(text, sizeof text, "wait in %s (line %d) for lanes 0x%08x", t.place.what,
+                    t.place.line, t.mask);
+    }
+    const auto it = places.emplace(text, std::pair{0u, i}).first;
+    ++it->second.first;
+  }
+  std::string text = where() + ": threads that do not meet";
+  for (const auto& [place, threads] : places) {
+    char line[240];
+    std::snprintf(line, sizeof line, "; %u %s, thread %u among them", threads.first, place.c_str(),
+                  threads.second);
+    text += line;
+  }
+  return text;
+}
+
+void Machine::run_block() {
+  ready_.clear();
+  waiting_ = predicates_ = returned_ = 0;
+  waited_ = false;
+  for (std::uint32_t i = 0; i < n_threads_; ++i) {
+    Thread& t = threads_[i];
+    t.fiber.reset(stacks_ + i * stride_, stack_bytes, entry);
+    t.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+    t.copies.clear();
+    t.copy_group = 0;
+    make_ready(i);
+  }
+  std::swap(ready_[random() % ready_.size()], ready_.back());
+  current_ = ready_.back();
+  ready_.pop_back();
+  threadIdx = threads_[current_].index;
+  Fiber::switch_to(main_, threads_[current_].fiber);
+  if (!failure_.empty()) return;
+  if (returned_ != n_threads_) {
+    failure_ = stuck();
+  } else if (launch_->waits_first && !waited_) {
+    failure_ = where() + ": no thread waited for the kernels before it";
+  }
+}
+
+Failure Machine::run(KernelFn kernel, const CudaArgs& args, const KernelLaunch& launch) {
+  kernel_ = kernel;
+  args_ = &args;
+  launch_ = &launch;
+  failure_.clear();
+  main_ = Fiber();
+  const std::uint64_t threads = std::uint64_t{launch.group[0]} * launch.group[1] * launch.group[2];
+  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  if (threads == 0 || threads > max_threads || blocks == 0) {
+    return std::string(launch.name) + ": " + std::to_string(blocks) + " blocks of " +
+           std::to_string(threads) + " threads cannot be launched";
+  }
+  if (!stacks_) {
+    stacks_ = map_stacks(max_threads, stack_bytes);
+    stride_ = stack_bytes + static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    if (!stacks_) return "no memory for the stacks of a block";
+    ready_.reserve(max_threads);
+  }
+  n_threads_ = static_cast<std::uint32_t>(threads);
+  blockDim = dim3(launch.group[0], launch.group[1], launch.group[2]);
+  gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
+  random_ = launch.seed;
+  // Exactly as many bytes as asked for, so that a sanitizer sees what is beyond.
+  const std::align_val_t alignment{128};
+  shared_ = static_cast<std::byte*>(
+      ::operator new(std::max<std::size_t>(launch.shared_bytes, 1), alignment));
+  // A step that is coprime to the number of blocks visits each once.
+  std::uint64_t step = random() % blocks | 1;
+  const auto gcd = [](std::uint64_t a, std::uint64_t b) {
+    while (b != 0) a = std::exchange(b, a % b);
+    return a;
+  };
+  while (gcd(step, blocks) != 1) step += 2;
+  std::uint64_t block = random() % blocks;
+  for (std::uint64_t i = 0; i < blocks && failure_.empty(); ++i) {
+    block = (block + step) % blocks;
+    blockIdx = {static_cast<unsigned>(block % gridDim.x),
+                static_cast<unsigned>(block / gridDim.x % gridDim.y),
+                static_cast<unsigned>(block / gridDim.x / gridDim.y)};
+    std::memset(shared_, static_cast<int>(poison), launch.shared_bytes);
+    run_block();
+  }
+  ::operator delete(shared_, alignment);
+  shared_ = nullptr;
+  return failure_;
+}
+
+}  // namespace
+
+Failure run_kernel(KernelFn kernel, const CudaArgs& args, const KernelLaunch& launch) {
+  const std::lock_guard lock(machine_mutex);
+  return machine.run(kernel, args, launch);
+}
+
+void fault(const char* format, ...) {
+  char text[240];
+  std::va_list list;
+  va_start(list, format);
+  std::vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  machine.stop(text);
+}
+
+unsigned block_barrier(bool predicate, const Place& place) {
+  return machine.barrier(predicate, place);
+}
+
+void warp_meet(std::uint32_t mask, const void* in, void* out, Meet meet, const Place& place) {
+  machine.meet(mask, in, out, meet, place);
+}
+
+void async_copy(void* to, const void* from, std::uint32_t bytes, std::uint32_t size) {
+  if (reinterpret_cast<std::uintptr_t>(to) % bytes != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % bytes != 0) {
+    fault("cp.async of %u bytes from %p to %p: misaligned", bytes, from, to);
+  }
+  Thread& t = machine.self();
+  t.copies.push_back({to, from, bytes, size, t.copy_group});
+}
+
+void async_commit() { ++machine.self().copy_group; }
+
+void async_wait(std::uint32_t groups_left) {
+  Thread& t = machine.self();
+  std::size_t n = 0;
+  for (; n < t.copies.size() && t.copies[n].group + groups_left < t.copy_group; ++n) {
+    const Copy& c = t.copies[n];
+    std::memcpy(c.to, c.from, c.size);
+    std::memset(static_cast<std::byte*>(c.to) + c.size, 0, c.bytes - c.size);
+  }
+  t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(n));
+}
+
+std::byte* dynamic_shared() { return machine.shared(); }
+void grid_wait() { machine.wait_for_grid(); }
+
+}  // namespace onepass::emu

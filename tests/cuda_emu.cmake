@@ -1,0 +1,49 @@
+# The emulated CUDA device (backends/cuda_emu/backend.h) for test programs. It needs no CUDA: the
+# kernel files are compiled as C++.
+
+add_library(onepass_cuda_emu OBJECT
+  backends/cuda_emu/backend.cpp
+  backends/cuda_emu/fiber.cpp
+  backends/cuda_emu/machine.cpp
+)
+onepass_target_defaults(onepass_cuda_emu)
+target_include_directories(onepass_cuda_emu PRIVATE
+  ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(onepass_cuda_emu PRIVATE onepass::onepass)
+if(NOT ONEPASS_CUDA_ENABLED)
+  target_sources(onepass_cuda_emu PRIVATE ${ONEPASS_CUDA_ROWS})
+  target_compile_definitions(onepass_cuda_emu PRIVATE ONEPASS_CUDA_NO_FATBINS)
+endif()
+
+# A misaligned wide access or an index out of an array ends the program with its line.
+set(onepass_emu_checks -fsanitize=alignment,bounds -fno-sanitize-recover=alignment,bounds)
+add_library(onepass_cuda_emu_kernels OBJECT ${ONEPASS_CUDA_KERNELS})
+set_source_files_properties(${ONEPASS_CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
+target_compile_options(onepass_cuda_emu_kernels PRIVATE
+  -x c++ -include ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda_emu/kernel.h -w -O1
+  ${onepass_emu_checks})
+target_compile_definitions(onepass_cuda_emu_kernels PRIVATE ONEPASS_CUDA_EMU)
+target_include_directories(onepass_cuda_emu_kernels PRIVATE
+  ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda_emu/include ${CMAKE_CURRENT_SOURCE_DIR}
+  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(onepass_cuda_emu_kernels PRIVATE onepass_flags)
+
+# Fibers come and go too often for ASan's stacks of returned functions.
+if(ONEPASS_SANITIZE MATCHES "address")
+  foreach(target onepass_cuda_emu onepass_cuda_emu_kernels)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE --param=asan-use-after-return=0)
+    else()
+      target_compile_options(${target} PRIVATE -fsanitize-address-use-after-return=never)
+    endif()
+  endforeach()
+endif()
+
+# Kernels are found by name, so the program exports its symbols.
+function(onepass_link_cuda_emu target)
+  target_link_libraries(${target} PRIVATE
+    onepass_cuda_emu onepass_cuda_emu_kernels ${CMAKE_DL_LIBS})
+  target_compile_definitions(${target} PRIVATE ONEPASS_TEST_CUDA_EMU)
+  target_link_options(${target} PRIVATE ${onepass_emu_checks})
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+endfunction()
