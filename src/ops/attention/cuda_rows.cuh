@@ -89,10 +89,9 @@ __device__ void attend_rows(const CudaArgs& args) {
   const bool k_wide = is_aligned_16(args.views[1]), v_wide = is_aligned_16(args.views[2]);
   pdl_wait();
   const DevicePlaces places = attention_places(args, p);
-  const DeviceStep step(args.views[3], p.has_step != 0 ? args.bytes[3] : 0);
   RowKeys mine;
   mine.active = false;
-  if (query < n_queries) mine = row_keys(p, places, step, row);
+  if (query < n_queries) mine = row_keys(args, p, places, row);
   const std::uint64_t at = (std::uint64_t{row} * p.heads + head) * Dim;
   QueryFragments<Dim> q;
   q.load(mine.active ? args.ptr<const float>(0) + at : nullptr);

@@ -110,9 +110,10 @@ __device__ void transpose(const CudaArgs& args) {
   pdl_launch();
   pdl_wait();
   const TransposeParams p = args.params_as<TransposeParams>();
-  if (p.unit == 4) {
+  const std::uint64_t bits = low_bits(address(args.views[0]), address(args.views[1]));
+  if (p.unit == 4 && bits % 4 == 0) {
     transpose_squares<std::uint32_t>(args, p);
-  } else if (p.unit == 2) {
+  } else if (p.unit == 2 && bits % 2 == 0) {
     transpose_squares<std::uint16_t>(args, p);
   } else {
     transpose_units(args, p);
