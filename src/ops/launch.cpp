@@ -30,8 +30,7 @@ std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexce
 
 void cover(Launch& launch, std::uint64_t n, std::uint32_t threads) noexcept {
   const std::uint64_t groups = n / threads + (n % threads != 0 ? 1 : 0);
-  launch.grid = {static_cast<std::uint32_t>(
-                     std::clamp<std::uint64_t>(groups, 1, max_cuda_grid_x)),
+  launch.grid = {static_cast<std::uint32_t>(std::clamp<std::uint64_t>(groups, 1, max_cuda_grid_x)),
                  1, 1};
   launch.group = {threads, 1, 1};
 }

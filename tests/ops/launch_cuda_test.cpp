@@ -1,18 +1,19 @@
 // Launch arithmetic of the CUDA kernels other than matmul; no device.
+#include "ops/attention/launch_cuda.h"
+
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 
 #include "onepass/device.h"
 #include "onepass/step_state.h"
-#include "ops/attention/cuda_tiling.h"
 #include "ops/attention/kernels.h"
 #include "ops/attention/params.h"
 #include "ops/launch.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
-#include "ops/sample/cuda_select.h"
 #include "ops/sample/kernels.h"
+#include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {
@@ -41,9 +42,9 @@ Launch attention_launch(const Sizes& s) {
   const std::uint64_t cache =
       matrix_bytes(s.type, std::uint64_t{s.kv_heads} * s.capacity, s.head_dim);
   const std::uint64_t q = std::uint64_t{4} * s.rows * s.heads * s.head_dim;
-  Dispatch d = with_views(s.quantized ? Op::attention_q : Op::attention, s.type,
-                          {q, cache, cache, StepState::size_bytes(s.rows, 1), 0, 0,
-                           s.quantized ? q / 128 * 40 : q});
+  Dispatch d = with_views(
+      s.quantized ? Op::attention_q : Op::attention, s.type,
+      {q, cache, cache, StepState::size_bytes(s.rows, 1), 0, 0, s.quantized ? q / 128 * 40 : q});
   AttentionParams p{};
   p.rows = s.rows;
   p.heads = s.heads;
@@ -146,10 +147,10 @@ TEST(LaunchCuda, WholeSortsShareScratch) {
 }
 
 TEST(LaunchCuda, RopeStoreHasAWarpForEveryHead) {
-  Dispatch d = with_views(Op::rope_store, DType::f16,
-                          {4 * 32 * 128, 0, 4 * 8 * 128, 0, 4 * 8 * 128,
-                           StepState::size_bytes(1, 1), 0, 0, 4 * 32 * 128, 2 * 8 * 512 * 128,
-                           2 * 8 * 512 * 128});
+  Dispatch d =
+      with_views(Op::rope_store, DType::f16,
+                 {4 * 32 * 128, 0, 4 * 8 * 128, 0, 4 * 8 * 128, StepState::size_bytes(1, 1), 0, 0,
+                  4 * 32 * 128, 2 * 8 * 512 * 128, 2 * 8 * 512 * 128});
   RopeStoreParams p{};
   p.rows = 1;
   p.heads = 32;

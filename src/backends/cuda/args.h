@@ -11,7 +11,7 @@ struct alignas(16) CudaArgs {
   void* scratch;
   void* persistent;
   unsigned long long bytes[16];  // of each view
-  unsigned int values[8];  // Launch::spec by index; 0 where there is none
+  unsigned int values[8];        // Launch::spec by index; 0 where there is none
 
 #if defined(__CUDACC__) || defined(ONEPASS_CUDA_EMU)
   template <class T>

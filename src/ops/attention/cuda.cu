@@ -25,14 +25,14 @@ struct HalfChunk {
     if (!places.find(slot, 0, b.kv_head, begin, row)) return;
     const auto bytes = static_cast<std::uint32_t>((end - begin) * Dim * sizeof(Half));
     for (int view = 1; view <= 2; ++view) {
-      if (is_aligned_16(b.args.views[view])) prefetch_l2(b.args.ptr<const Half>(view) + row * Dim, bytes);
+      if (is_aligned_16(b.args.views[view]))
+        prefetch_l2(b.args.ptr<const Half>(view) + row * Dim, bytes);
     }
   }
 
   __device__ explicit HalfChunk(const SplitBlock& b) {
     const std::uint32_t g = threadIdx.x % 32 / 4;
-    const std::uint64_t at =
-        (std::uint64_t{b.row} * b.p.heads + b.first_head + g) * Dim;
+    const std::uint64_t at = (std::uint64_t{b.row} * b.p.heads + b.first_head + g) * Dim;
     q.load(g < b.n_queries ? b.args.ptr<const float>(0) + at : nullptr);
     k_wide = is_aligned_16(b.args.views[1]);
     v_wide = is_aligned_16(b.args.views[2]);
@@ -190,8 +190,7 @@ struct PlainChunk {
       for (std::uint32_t i = 0; i < split_keys; ++i) {
         std::uint64_t at;
         if (!place(i, at)) continue;
-        const float x =
-            cached(b.args.ptr<const std::uint8_t>(2) + at * value_bytes, e, value_type);
+        const float x = cached(b.args.ptr<const std::uint8_t>(2) + at * value_bytes, e, value_type);
 #pragma unroll
         for (std::uint32_t q = 0; q < split_queries; ++q) {
           if (q < b.n_queries) acc[q] = fmaf(weights[q * split_keys + i], x, acc[q]);
@@ -208,14 +207,14 @@ struct PlainChunk {
 }  // namespace
 }  // namespace onepass::ops
 
-#define SPLIT_KERNEL(name, blocks, quantized, ...)                            \
-  extern "C" __global__ void __launch_bounds__(256, blocks)                   \
-      name(const __grid_constant__ onepass::CudaArgs args) {                  \
-    using namespace onepass;                                                  \
-    ops::attend_row<ops::__VA_ARGS__, quantized>(args);                       \
+#define SPLIT_KERNEL(name, blocks, quantized, ...)           \
+  extern "C" __global__ void __launch_bounds__(256, blocks)  \
+      name(const __grid_constant__ onepass::CudaArgs args) { \
+    using namespace onepass;                                 \
+    ops::attend_row<ops::__VA_ARGS__, quantized>(args);      \
   }
-#define SPLIT_KERNELS(suffix, blocks, ...)                              \
-  SPLIT_KERNEL(attention_##suffix, blocks, false, __VA_ARGS__)          \
+#define SPLIT_KERNELS(suffix, blocks, ...)                     \
+  SPLIT_KERNEL(attention_##suffix, blocks, false, __VA_ARGS__) \
   SPLIT_KERNEL(attention_q_##suffix, blocks, true, __VA_ARGS__)
 
 SPLIT_KERNELS(f16_64, 2, HalfChunk<64>)
@@ -225,10 +224,10 @@ SPLIT_KERNELS(f32, 1, PlainChunk<DType::f32>)
 SPLIT_KERNELS(f16, 1, PlainChunk<DType::f16>)
 SPLIT_KERNELS(q8_0, 1, PlainChunk<DType::q8_0>)
 
-#define ROWS_KERNEL(name, dim, quantized)                                     \
-  extern "C" __global__ void __launch_bounds__(128)                           \
-      name(const __grid_constant__ onepass::CudaArgs args) {                  \
-    onepass::ops::attend_rows<dim, quantized>(args);                          \
+#define ROWS_KERNEL(name, dim, quantized)                    \
+  extern "C" __global__ void __launch_bounds__(128)          \
+      name(const __grid_constant__ onepass::CudaArgs args) { \
+    onepass::ops::attend_rows<dim, quantized>(args);         \
   }
 
 ROWS_KERNEL(attention_rows_f16_64, 64, false)

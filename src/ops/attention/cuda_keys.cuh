@@ -19,9 +19,12 @@ struct RowKeys {
 
 __device__ inline DevicePlaces attention_places(const CudaArgs& args, const AttentionParams& p) {
   const std::uint64_t n_pages = args.bytes[4] / 4;
-  return DevicePlaces{p.slots,    p.kv_heads,
-                      p.capacity, p.ring != 0,
-                      n_pages != 0 ? args.ptr<const std::uint32_t>(4) : nullptr, n_pages};
+  return DevicePlaces{p.slots,
+                      p.kv_heads,
+                      p.capacity,
+                      p.ring != 0,
+                      n_pages != 0 ? args.ptr<const std::uint32_t>(4) : nullptr,
+                      n_pages};
 }
 
 // As visible_keys of launch_tiling.h.
@@ -58,7 +61,9 @@ __device__ inline float finish_score(const AttentionParams& p, float product) {
 // 8 halves; wide: the address is a multiple of 16.
 __device__ inline uint4 load_halves_8(const Half* p, bool wide) {
   if (wide) return *reinterpret_cast<const uint4*>(p);
-  const auto both = [p](int i) { return std::uint32_t{p[i].bits} | std::uint32_t{p[i + 1].bits} << 16; };
+  const auto both = [p](int i) {
+    return std::uint32_t{p[i].bits} | std::uint32_t{p[i + 1].bits} << 16;
+  };
   return make_uint4(both(0), both(2), both(4), both(6));
 }
 
@@ -67,7 +72,8 @@ __device__ inline std::uint32_t pack_halves(float a, float b) {
 }
 // What f16 loses of a and b.
 __device__ inline std::uint32_t pack_rests(float a, float b, std::uint32_t packed) {
-  return pack_halves(a - half_bits_to_float(packed & 0xffffu), b - half_bits_to_float(packed >> 16));
+  return pack_halves(a - half_bits_to_float(packed & 0xffffu),
+                     b - half_bits_to_float(packed >> 16));
 }
 
 // Up to 8 queries as the left operand of tensor core products: rows 0 to 7 are f16 numbers, rows 8

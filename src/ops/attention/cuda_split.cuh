@@ -1,13 +1,14 @@
-// Attention of few rows (cuda_tiling.h): what blocks do with the chunks that a Chunk class computes.
+// Attention of few rows (launch_cuda.h): what blocks do with the chunks that a Chunk class
+// computes.
 //
-// A Chunk has: slots (parts a chunk is left in), outputs (values a thread keeps), a constructor that
-// loads the queries, attend(...) for one chunk, and, if it prefetches, prefetch(...) of keys that
-// lie beside each other.
+// A Chunk has: slots (parts a chunk is left in), outputs (values a thread keeps), a constructor
+// that loads the queries, attend(...) for one chunk, and, if it prefetches, prefetch(...) of keys
+// that lie beside each other.
 #ifndef ONEPASS_OPS_ATTENTION_CUDA_SPLIT_CUH_
 #define ONEPASS_OPS_ATTENTION_CUDA_SPLIT_CUH_
 
 #include "ops/attention/cuda_keys.cuh"
-#include "ops/attention/cuda_tiling.h"
+#include "ops/attention/launch_cuda.h"
 
 namespace onepass::ops {
 
@@ -82,8 +83,7 @@ __device__ inline void combine_parts(const SplitBlock& b, SplitMemory& m, std::u
       const std::uint32_t i = lane + 32 * j;
       parts[j] = make_float2(-INFINITY, 0.0f);
       if (i < n_parts) {
-        parts[j] =
-            __ldcg(reinterpret_cast<const float2*>(scratch) + b.part(head, split_of(i)));
+        parts[j] = __ldcg(reinterpret_cast<const float2*>(scratch) + b.part(head, split_of(i)));
       }
       top = fmaxf(top, parts[j].x);
     }
@@ -154,8 +154,7 @@ struct SplitShare {
   __device__ SplitShare(const RowKeys& keys, std::uint32_t splits) {
     first_chunk = keys.begin / split_keys;
     chunks = keys.begin < keys.end ? (keys.end + split_keys - 1) / split_keys - first_chunk : 0;
-    n_parts = static_cast<std::uint32_t>(
-        min(max(chunks, std::uint64_t{1}), std::uint64_t{splits}));
+    n_parts = static_cast<std::uint32_t>(min(max(chunks, std::uint64_t{1}), std::uint64_t{splits}));
     mine = (blockIdx.y + splits - static_cast<std::uint32_t>(first_chunk % splits)) % splits;
   }
 };
@@ -167,11 +166,14 @@ __device__ void attend_row(const CudaArgs& args) {
   const AttentionParams p = args.params_as<AttentionParams>();
   const std::uint32_t groups = head_groups(p), group = p.heads / p.kv_heads;
   const std::uint32_t kv_head = blockIdx.x / groups, part_of_group = blockIdx.x % groups;
-  SplitBlock b{args,      p,
-               blockIdx.z, kv_head,
+  SplitBlock b{args,
+               p,
+               blockIdx.z,
+               kv_head,
                kv_head * group + part_of_group * split_queries,
                min(split_queries, group - part_of_group * split_queries),
-               gridDim.y, reinterpret_cast<float*>(dynamic_shared())};
+               gridDim.y,
+               reinterpret_cast<float*>(dynamic_shared())};
   const DevicePlaces places = attention_places(args, p);
   if constexpr (Chunk::prefetches) {
     if (threadIdx.x == 0 && places.pages == nullptr && !places.ring) {
@@ -201,7 +203,7 @@ __device__ void attend_row(const CudaArgs& args) {
     tops[j] = -INFINITY;
   }
   for (std::uint64_t c = mine; c < chunks; c += b.splits) {
-    const KeyFinder finder{places,  keys.slot, keys.page_offset, b.kv_head, keys.begin, keys.end};
+    const KeyFinder finder{places, keys.slot, keys.page_offset, b.kv_head, keys.begin, keys.end};
     if (c != mine) __syncthreads();  // what the last chunk left is still read
     chunk.attend(b, m, finder, (first_chunk + c) * split_keys);
     __syncthreads();
@@ -235,8 +237,8 @@ __device__ void attend_row(const CudaArgs& args) {
     for (int j = 0; j < Chunk::outputs; ++j) {
       const std::uint32_t i = threadIdx.x + j * split_threads;
       if (i >= n_outputs) break;
-      const Ending end = with_sink(tops[j], sums[j],
-                                   sinks != nullptr ? sinks + b.first_head + i / dim : nullptr);
+      const Ending end =
+          with_sink(tops[j], sums[j], sinks != nullptr ? sinks + b.first_head + i / dim : nullptr);
       results[i] = end.total == 0.0f ? 0.0f : acc[j] * end.factor / end.total;
     }
     __syncthreads();

@@ -6,8 +6,8 @@
 
 #include "onepass/device.h"
 #include "onepass/step_state.h"
-#include "ops/attention/cuda_tiling.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_cuda.h"
 #include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
 
@@ -90,7 +90,7 @@ AttentionVariant variant_of(DType k_type, const AttentionParams& p) noexcept {
 
 // Chunks of split_keys that one row can see.
 std::uint64_t most_chunks(const AttentionParams& p, std::uint64_t n_pages) noexcept {
-  std::uint64_t seen = n_pages != 0 ? n_pages * page_positions
+  std::uint64_t seen = n_pages != 0                     ? n_pages * page_positions
                        : p.has_step == 0 && p.ring == 0 ? p.kv_len
                                                         : p.capacity;
   if (p.causal != 0 && p.window != 0) seen = std::min<std::uint64_t>(seen, p.window);

@@ -19,8 +19,8 @@ __device__ void embed_rows(const CudaArgs& args, const Params& p, int tokens_slo
   const bool wide = p.dim % 4 == 0 && is_aligned_4(out);
   for (std::uint32_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     if (!plain && r >= step.n_rows) return;
-    const std::uint32_t token = plain ? args.ptr<const std::uint32_t>(tokens_slot)[r]
-                                      : step.token(r);
+    const std::uint32_t token =
+        plain ? args.ptr<const std::uint32_t>(tokens_slot)[r] : step.token(r);
     for (std::uint32_t i = 4 * (blockIdx.y * blockDim.x + threadIdx.x); i < p.dim;
          i += 4 * gridDim.y * blockDim.x) {
       float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);

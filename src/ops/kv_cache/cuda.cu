@@ -13,9 +13,12 @@ __device__ void kv_store(const CudaArgs& args) {
   const KvStoreParams p = args.params_as<KvStoreParams>();
   const DeviceStep step(args.views[1], args.bytes[1]);
   const std::uint64_t n_pages = args.bytes[2] / 4;
-  const DevicePlaces places{
-      p.slots, p.kv_heads, p.capacity, p.ring != 0,
-      n_pages != 0 ? args.ptr<const std::uint32_t>(2) : nullptr, n_pages};
+  const DevicePlaces places{p.slots,
+                            p.kv_heads,
+                            p.capacity,
+                            p.ring != 0,
+                            n_pages != 0 ? args.ptr<const std::uint32_t>(2) : nullptr,
+                            n_pages};
   const std::uint64_t heads = std::uint64_t{min(p.rows, step.n_rows)} * p.kv_heads;
   const std::uint64_t warps = std::uint64_t{gridDim.x} * (blockDim.x / 32);
   for (std::uint64_t i = std::uint64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;

@@ -51,8 +51,9 @@ Status launch_kv_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& 
   ONEPASS_TRY(launch_kv_copy(device, d, launch));
   const KvCopyParams p = d.params_as<KvCopyParams>();
   if (p.kv_heads > max_cuda_grid_y) {
-    return fail(ErrorCode::limit, "kv_copy: " + std::to_string(p.kv_heads) + " heads, at most " +
-                                      std::to_string(max_cuda_grid_y),
+    return fail(ErrorCode::limit,
+                "kv_copy: " + std::to_string(p.kv_heads) + " heads, at most " +
+                    std::to_string(max_cuda_grid_y),
                 d.file, d.line);
   }
   cover(launch, matrix_bytes(d.format, p.positions, p.head_dim) / 16, 256);

@@ -100,8 +100,7 @@ __device__ inline void transpose_units(const CudaArgs& args, const TransposePara
       // i counts outputs: [batch, cols, rows, unit].
       const std::uint64_t part = i % width, at = i / width, b = at / matrix, place = at % matrix;
       const std::uint64_t c = place / p.rows, r = place % p.rows;
-      args.ptr<Unit>(1)[i] =
-          args.ptr<const Unit>(0)[(b * matrix + r * p.cols + c) * width + part];
+      args.ptr<Unit>(1)[i] = args.ptr<const Unit>(0)[(b * matrix + r * p.cols + c) * width + part];
     }
   });
 }
@@ -150,8 +149,8 @@ __device__ void concat(const CudaArgs& args) {
     const std::uint64_t n = p.rows * (a + b);
     for (std::uint64_t i = first_unit(); i < n; i += unit_step()) {
       const std::uint64_t r = i / (a + b), c = i % (a + b);
-      args.ptr<Unit>(2)[i] = c < a ? args.ptr<const Unit>(0)[r * a + c]
-                                   : args.ptr<const Unit>(1)[r * b + c - a];
+      args.ptr<Unit>(2)[i] =
+          c < a ? args.ptr<const Unit>(0)[r * a + c] : args.ptr<const Unit>(1)[r * b + c - a];
     }
   });
 }

@@ -261,15 +261,15 @@ __device__ void norm(const CudaArgs& args, const Slots slots) {
 }  // namespace
 }  // namespace onepass::ops
 
-#define NORM_KERNEL(name, T, form, quantize, ...)                                 \
-  extern "C" __global__ void __launch_bounds__(1024)                              \
-      name(const __grid_constant__ onepass::CudaArgs args) {                      \
-    using namespace onepass::ops;                                                 \
-    norm<T, Form::form, quantize>(args, Slots{__VA_ARGS__});                      \
+#define NORM_KERNEL(name, T, form, quantize, ...)            \
+  extern "C" __global__ void __launch_bounds__(1024)         \
+      name(const __grid_constant__ onepass::CudaArgs args) { \
+    using namespace onepass::ops;                            \
+    norm<T, Form::form, quantize>(args, Slots{__VA_ARGS__}); \
   }
-#define NORM_KERNELS(op, form, ...)                       \
-  NORM_KERNEL(op##_f32, float, form, false, __VA_ARGS__)  \
-  NORM_KERNEL(op##_f16, Half, form, false, __VA_ARGS__)   \
+#define NORM_KERNELS(op, form, ...)                      \
+  NORM_KERNEL(op##_f32, float, form, false, __VA_ARGS__) \
+  NORM_KERNEL(op##_f16, Half, form, false, __VA_ARGS__)  \
   NORM_KERNEL(op##_bf16, Bfloat, form, false, __VA_ARGS__)
 
 NORM_KERNELS(rms_norm, rms, .out = 2, .weight = 1)

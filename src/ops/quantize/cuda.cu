@@ -20,8 +20,7 @@ __device__ void quantize_q8a(const CudaArgs& args) {
   for (std::uint64_t i = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 4;
        i / warp_elements * warp_elements < n; i += step) {
     const bool active = i < n;
-    const float4 v =
-        active ? load_row_4(x, i, n, wide) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const float4 v = active ? load_row_4(x, i, n, wide) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     const std::uint64_t row = i / p.cols, at = i % p.cols;
     store_q8a_4(args.ptr<std::uint8_t>(1) + row * (p.cols / 32 * 40), p.cols, at, v, active);
   }
@@ -110,8 +109,8 @@ __device__ void dequantize_split(const CudaArgs& args) {
 
 QUANTIZE_KERNEL(quantize_f32_q8a, quantize_q8a)
 QUANTIZE_KERNEL(dequantize_q8a_f32, dequantize_q8a)
-#define BLOCK(format, Block)                                                        \
-  QUANTIZE_KERNEL(quantize_f32_##format, quantize_blocks<onepass::quant::Block>)    \
+#define BLOCK(format, Block)                                                     \
+  QUANTIZE_KERNEL(quantize_f32_##format, quantize_blocks<onepass::quant::Block>) \
   QUANTIZE_KERNEL(dequantize_##format##_f32, dequantize_blocks<onepass::quant::Block>)
 ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK

@@ -69,8 +69,8 @@ __device__ void rope(const CudaArgs& args) {
   const std::uint32_t e1 = e0 + a.distance;
   for (std::uint64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     if (!plain && r >= step.n_rows) return;
-    const std::uint32_t position = plain ? args.ptr<const std::uint32_t>(1)[r]
-                                         : step.position(static_cast<std::uint32_t>(r));
+    const std::uint32_t position =
+        plain ? args.ptr<const std::uint32_t>(1)[r] : step.position(static_cast<std::uint32_t>(r));
     const CosSin turn = rotation(a, frequency, position);
     for (std::uint64_t h = blockIdx.z; h < p.heads; h += gridDim.z) {
       const std::uint64_t at = (r * p.heads + h) * p.head_dim;
@@ -152,9 +152,12 @@ __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& 
   }
   pdl_wait();
   const std::uint64_t n_pages = args.bytes[pages] / 4;
-  const DevicePlaces places{
-      p.slots, p.kv_heads, p.capacity, p.ring != 0,
-      n_pages != 0 ? args.ptr<const std::uint32_t>(pages) : nullptr, n_pages};
+  const DevicePlaces places{p.slots,
+                            p.kv_heads,
+                            p.capacity,
+                            p.ring != 0,
+                            n_pages != 0 ? args.ptr<const std::uint32_t>(pages) : nullptr,
+                            n_pages};
   const std::uint32_t q_heads = args.views[q] != nullptr ? p.heads : 0;
   const std::uint32_t k_heads = args.views[k] != nullptr ? p.kv_heads : 0;
   const std::uint32_t v_heads = args.views[v] != nullptr ? p.kv_heads : 0;

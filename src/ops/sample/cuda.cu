@@ -1,7 +1,7 @@
 // The largest numbers of rows, sorted, and what is drawn from them. Keys are those of cpu_select.h:
 // all different, so that no order of work shows in a result.
 #include "backends/cuda/args.h"
-#include "ops/sample/cuda_select.h"
+#include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 #include "ops/shared/cuda_elements.cuh"
 #include "ops/shared/cuda_step.cuh"
@@ -396,9 +396,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   SelectMemory& m = select_memory();
   for (std::uint32_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const Sorted s = select_row(args, m, row, p.cols, k, p.temperature);
-    const OpPhilox bits =
-        op_philox(OpPhilox{step.position(row), step.slot(row), 0, 0}, step.seed_lo(),
-                  step.seed_hi());
+    const OpPhilox bits = op_philox(OpPhilox{step.position(row), step.slot(row), 0, 0},
+                                    step.seed_lo(), step.seed_hi());
     const std::uint32_t id = draw(m, s, p.top_p, p.min_p, op_unit(bits.x));
     if (threadIdx.x == 0) out[row] = id;
     __syncthreads();

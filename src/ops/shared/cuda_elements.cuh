@@ -107,8 +107,7 @@ __device__ inline float4 kept(float4 v) {
 
 // The scale of a q8a block whose largest magnitude has these bits; NaN where a value is not finite.
 __device__ inline float q8a_scale(std::uint32_t top_bits) {
-  return top_bits < 0x7f800000u ? __uint_as_float(top_bits) / 127.0f
-                                : __uint_as_float(0x7fffffffu);
+  return top_bits < 0x7f800000u ? __uint_as_float(top_bits) / 127.0f : __uint_as_float(0x7fffffffu);
 }
 __device__ inline int q8a_number(float x, float inverse) {
   return __float2int_rn(fmaxf(fminf(x * inverse, 127.0f), -127.0f));

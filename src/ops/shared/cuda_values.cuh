@@ -35,8 +35,7 @@ __device__ inline float value_of(const quant::BlockIQ4_NL& b, int e) {
 }
 __device__ inline float value_of(const quant::BlockIQ4_XS& b, int e) {
   const float scale = half_bits_to_float(b.d) * static_cast<float>(quant::scale_of(b, e / 32));
-  return scale *
-         static_cast<float>(quant::iq4_value(nibble_of(b.qs + 16 * (e / 32), e % 32)));
+  return scale * static_cast<float>(quant::iq4_value(nibble_of(b.qs + 16 * (e / 32), e % 32)));
 }
 __device__ inline float value_of(const quant::BlockQ2_K& b, int e) {
   const int j = e / 16;

@@ -14,8 +14,8 @@
 
 namespace onepass::ops {
 
-inline constexpr std::uint32_t split_keys = 128;    // of a chunk
-inline constexpr std::uint32_t split_queries = 8;   // of a block
+inline constexpr std::uint32_t split_keys = 128;   // of a chunk
+inline constexpr std::uint32_t split_queries = 8;  // of a block
 inline constexpr std::uint32_t split_threads = 256;
 inline constexpr std::uint32_t max_splits = 64;
 inline constexpr std::uint32_t max_split_dim = 512;
