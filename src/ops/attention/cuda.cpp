@@ -1,5 +1,5 @@
 #include "ops/attention/kernels.h"
-#include "ops/shared/cuda_row.h"
+#include "ops/kernel_row.h"
 
 namespace onepass::ops {
 namespace {
@@ -12,7 +12,7 @@ constexpr const char* f16_q_variants[] = {"attention_q_f16_64", "attention_q_f16
                                           "attention_q_f16_256", "attention_q_rows_f16_64",
                                           "attention_q_rows_f16_128"};
 
-#define ATTENTION(op, type, ...)                                                       \
+#define ATTENTION(op, type, ...)                                                \
   waiting_row(Op::op, DType::type, #op "_" #type "_f32", launch_attention_cuda, \
               {.symbol = #op "_" #type, __VA_ARGS__})
 

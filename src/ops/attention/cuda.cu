@@ -12,8 +12,23 @@ struct HalfChunk {
   static constexpr int outputs = split_queries * Dim / split_threads;
   static_assert(slots * 16 == split_keys);
 
+  static constexpr bool prefetches = true;
+
   QueryFragments<Dim> q;
   bool k_wide, v_wide;
+
+  // Positions [begin, end) into L2.
+  __device__ static void prefetch(const SplitBlock& b, const DevicePlaces& places,
+                                  std::uint32_t slot, std::uint64_t begin, std::uint64_t end) {
+    std::uint64_t row;
+    if (begin >= end || end > places.capacity) return;
+    if (!places.find(slot, 0, b.kv_head, begin, row)) return;
+    const auto bytes = static_cast<std::uint32_t>((end - begin) * Dim * sizeof(Half));
+    for (int view = 1; view <= 2; ++view) {
+      if (is_aligned_16(b.args.views[view]))
+        prefetch_l2(b.args.ptr<const Half>(view) + row * Dim, bytes);
+    }
+  }
 
   __device__ explicit HalfChunk(const SplitBlock& b) {
     const std::uint32_t g = threadIdx.x % 32 / 4;
@@ -98,6 +113,7 @@ __device__ inline float cached(const std::uint8_t* row, std::uint32_t e, DType t
 // Any types and any head: a warp per key, then a thread per element of the head.
 template <DType KeyType>
 struct PlainChunk {
+  static constexpr bool prefetches = false;
   static constexpr int slots = 1;
   static constexpr int outputs = split_queries * max_split_dim / split_threads;
 
@@ -208,10 +224,10 @@ SPLIT_KERNELS(f32, 1, PlainChunk<DType::f32>)
 SPLIT_KERNELS(f16, 1, PlainChunk<DType::f16>)
 SPLIT_KERNELS(q8_0, 1, PlainChunk<DType::q8_0>)
 
-#define ROWS_KERNEL(name, dim, quantized)                                     \
-  extern "C" __global__ void __launch_bounds__(128)                           \
-      name(const __grid_constant__ onepass::CudaArgs args) {                  \
-    onepass::ops::attend_rows<dim, quantized>(args);                          \
+#define ROWS_KERNEL(name, dim, quantized)                    \
+  extern "C" __global__ void __launch_bounds__(128)          \
+      name(const __grid_constant__ onepass::CudaArgs args) { \
+    onepass::ops::attend_rows<dim, quantized>(args);         \
   }
 
 ROWS_KERNEL(attention_rows_f16_64, 64, false)

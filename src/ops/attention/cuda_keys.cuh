@@ -28,21 +28,18 @@ __device__ inline DevicePlaces attention_places(const CudaArgs& args, const Atte
 }
 
 // As visible_keys of launch_tiling.h.
-__device__ inline RowKeys row_keys(const AttentionParams& p, const DevicePlaces& places,
-                                   const DeviceStep& step, std::uint32_t row) {
+__device__ inline RowKeys row_keys(const CudaArgs& args, const AttentionParams& p,
+                                   const DevicePlaces& places, std::uint32_t row) {
   RowKeys keys;
   std::uint64_t position = 0, length = p.kv_len;
   if (p.has_step != 0) {
-    if (row >= step.n_rows) {
-      keys.active = false;
-      return keys;
-    }
-    const std::uint32_t slot = step.slot(row);
-    if (slot >= step.n_slots || (places.pages == nullptr && slot >= p.slots)) return keys;
-    keys.slot = slot;
-    keys.page_offset = step.page_offset(slot);
-    position = step.position(row);
-    length = step.kv_length(slot);
+    const StepEntry step = read_step(args.views[3], args.bytes[3], p.rows, row);
+    keys.active = step.active;
+    if (!step.has_slot || (places.pages == nullptr && step.slot >= p.slots)) return keys;
+    keys.slot = step.slot;
+    keys.page_offset = step.page_offset;
+    position = step.position;
+    length = step.kv_length;
   } else {
     position = std::uint64_t{p.kv_len} - p.rows + row;
   }

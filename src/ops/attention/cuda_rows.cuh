@@ -1,11 +1,11 @@
-// Attention of many rows with f16 keys and values (cuda_tiling.h). Queries (row, head of the kv
+// Attention of many rows with f16 keys and values (launch_cuda.h). Queries (row, head of the kv
 // head) are counted row by row; a warp has eight of them, a block four warps. Every warp reads its
 // keys itself: those of a block's warps are the same, so that most reads end in L1.
 #ifndef ONEPASS_OPS_ATTENTION_CUDA_ROWS_CUH_
 #define ONEPASS_OPS_ATTENTION_CUDA_ROWS_CUH_
 
 #include "ops/attention/cuda_keys.cuh"
-#include "ops/attention/cuda_tiling.h"
+#include "ops/attention/launch_cuda.h"
 
 namespace onepass::ops {
 template <int Dim>
@@ -33,8 +33,8 @@ __device__ inline void attend_16(const AttentionParams& p, const CudaArgs& args,
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::uint64_t position = first + 8 * j + 2 * t + i;
-      const bool seen = member && rows[2 * j + i] != nullptr && position >= mine.begin &&
-                        position < mine.end;
+      const bool seen =
+          member && rows[2 * j + i] != nullptr && position >= mine.begin && position < mine.end;
       s[j][i] = seen ? finish_score(p, s[j][i]) : -INFINITY;
       top = fmaxf(top, s[j][i]);
     }
@@ -89,10 +89,9 @@ __device__ void attend_rows(const CudaArgs& args) {
   const bool k_wide = is_aligned_16(args.views[1]), v_wide = is_aligned_16(args.views[2]);
   pdl_wait();
   const DevicePlaces places = attention_places(args, p);
-  const DeviceStep step(args.views[3], p.has_step != 0 ? args.bytes[3] : 0);
   RowKeys mine;
   mine.active = false;
-  if (query < n_queries) mine = row_keys(p, places, step, row);
+  if (query < n_queries) mine = row_keys(args, p, places, row);
   const std::uint64_t at = (std::uint64_t{row} * p.heads + head) * Dim;
   QueryFragments<Dim> q;
   q.load(mine.active ? args.ptr<const float>(0) + at : nullptr);
@@ -151,8 +150,8 @@ __device__ void attend_rows(const CudaArgs& args) {
     const bool active = __shfl_sync(0xffffffffu, mine.active ? 1 : 0, 4 * i) != 0;
     if (!active) continue;
     const std::uint64_t other = first_query + i;
-    const std::uint64_t to = other / group * row_values +
-                             (kv_head * group + other % group) * std::uint64_t{Dim};
+    const std::uint64_t to =
+        other / group * row_values + (kv_head * group + other % group) * std::uint64_t{Dim};
     if constexpr (Quantized) {
       std::uint8_t* out = args.ptr<std::uint8_t>(6) + to / row_values * (row_values / 32 * 40);
       for (std::uint32_t b = 0; b < Dim / 32; ++b) {

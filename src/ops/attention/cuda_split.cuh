@@ -1,13 +1,14 @@
-// Attention of few rows (cuda_tiling.h): what blocks do with the chunks that a Chunk class
+// Attention of few rows (launch_cuda.h): what blocks do with the chunks that a Chunk class
 // computes.
 //
-// A Chunk has: slots (parts a chunk is left in), outputs (values a thread keeps), load(...) for the
-// queries, and attend(finder, first key, warps' memory).
+// A Chunk has: slots (parts a chunk is left in), outputs (values a thread keeps), a constructor
+// that loads the queries, attend(...) for one chunk, and, if it prefetches, prefetch(...) of keys
+// that lie beside each other.
 #ifndef ONEPASS_OPS_ATTENTION_CUDA_SPLIT_CUH_
 #define ONEPASS_OPS_ATTENTION_CUDA_SPLIT_CUH_
 
 #include "ops/attention/cuda_keys.cuh"
-#include "ops/attention/cuda_tiling.h"
+#include "ops/attention/launch_cuda.h"
 
 namespace onepass::ops {
 
@@ -144,34 +145,53 @@ __device__ inline void combine_row(SplitBlock b, SplitMemory& m, std::uint64_t f
   }
 }
 
+// The chunks of a row and which of them are the block's: mine, mine + splits, ...
+struct SplitShare {
+  std::uint64_t first_chunk, chunks;
+  std::uint32_t n_parts;  // blocks with work; without keys one writes zeros
+  std::uint32_t mine;
+
+  __device__ SplitShare(const RowKeys& keys, std::uint32_t splits) {
+    first_chunk = keys.begin / split_keys;
+    chunks = keys.begin < keys.end ? (keys.end + split_keys - 1) / split_keys - first_chunk : 0;
+    n_parts = static_cast<std::uint32_t>(min(max(chunks, std::uint64_t{1}), std::uint64_t{splits}));
+    mine = (blockIdx.y + splits - static_cast<std::uint32_t>(first_chunk % splits)) % splits;
+  }
+};
+
 template <class Chunk, bool Quantized>
 __device__ void attend_row(const CudaArgs& args) {
   __shared__ SplitMemory m;
   pdl_launch();
   const AttentionParams p = args.params_as<AttentionParams>();
   const std::uint32_t groups = head_groups(p), group = p.heads / p.kv_heads;
-  const std::uint32_t kv_head = blockIdx.y / groups, part_of_group = blockIdx.y % groups;
+  const std::uint32_t kv_head = blockIdx.x / groups, part_of_group = blockIdx.x % groups;
   SplitBlock b{args,
                p,
                blockIdx.z,
                kv_head,
                kv_head * group + part_of_group * split_queries,
                min(split_queries, group - part_of_group * split_queries),
-               gridDim.x,
+               gridDim.y,
                reinterpret_cast<float*>(dynamic_shared())};
-  pdl_wait();
   const DevicePlaces places = attention_places(args, p);
-  const DeviceStep step(args.views[3], p.has_step != 0 ? args.bytes[3] : 0);
-  const RowKeys keys = row_keys(p, places, step, b.row);
+  if constexpr (Chunk::prefetches) {
+    if (threadIdx.x == 0 && places.pages == nullptr && !places.ring) {
+      const RowKeys guess = row_keys(args, p, places, b.row);
+      const SplitShare share(guess, b.splits);
+      if (guess.active && share.mine < share.chunks) {
+        const std::uint64_t first = (share.first_chunk + share.mine) * split_keys;
+        Chunk::prefetch(b, places, guess.slot, max(first, guess.begin),
+                        min(first + split_keys, guess.end));
+      }
+    }
+  }
+  pdl_wait();
+  const RowKeys keys = row_keys(args, p, places, b.row);
   if (!keys.active) return;
-  const std::uint64_t first_chunk = keys.begin / split_keys;
-  const std::uint64_t end_chunk = (keys.end + split_keys - 1) / split_keys;
-  const std::uint64_t chunks = keys.begin < keys.end ? end_chunk - first_chunk : 0;
-  // Blocks with work; without keys one writes zeros.
-  const std::uint32_t n_parts =
-      static_cast<std::uint32_t>(min(max(chunks, std::uint64_t{1}), std::uint64_t{b.splits}));
-  const std::uint32_t mine =
-      (blockIdx.x + b.splits - static_cast<std::uint32_t>(first_chunk % b.splits)) % b.splits;
+  const SplitShare share(keys, b.splits);
+  const std::uint64_t first_chunk = share.first_chunk, chunks = share.chunks;
+  const std::uint32_t n_parts = share.n_parts, mine = share.mine;
   if (mine >= n_parts) return;
 
   Chunk chunk(b);
@@ -232,18 +252,18 @@ __device__ void attend_row(const CudaArgs& args) {
   for (int j = 0; j < Chunk::outputs; ++j) {
     const std::uint32_t i = threadIdx.x + j * split_threads;
     if (i >= n_outputs) break;
-    const std::uint64_t part = b.part(b.first_head + i / dim, blockIdx.x);
+    const std::uint64_t part = b.part(b.first_head + i / dim, blockIdx.y);
     __stcg(scratch + at.values_at + part * dim + i % dim, acc[j]);
     if (i % dim == 0) {
       __stcg(reinterpret_cast<float2*>(scratch) + part, make_float2(tops[j], sums[j]));
     }
   }
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const std::uint32_t blocks = all_heads ? n_parts * gridDim.y : n_parts;
+    __threadfence();
+    const std::uint32_t blocks = all_heads ? n_parts * gridDim.x : n_parts;
     auto* counter = static_cast<std::uint32_t*>(args.persistent) +
-                    (all_heads ? b.row : b.row * gridDim.y + blockIdx.y);
+                    (all_heads ? b.row : b.row * gridDim.x + blockIdx.x);
     m.is_last = atomicAdd(counter, 1u) + 1 == blocks;
     if (m.is_last) *counter = 0;
     __threadfence();

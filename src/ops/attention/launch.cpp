@@ -6,8 +6,8 @@
 
 #include "onepass/device.h"
 #include "onepass/step_state.h"
-#include "ops/attention/cuda_tiling.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_cuda.h"
 #include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
 
@@ -90,7 +90,7 @@ AttentionVariant variant_of(DType k_type, const AttentionParams& p) noexcept {
 
 // Chunks of split_keys that one row can see.
 std::uint64_t most_chunks(const AttentionParams& p, std::uint64_t n_pages) noexcept {
-  std::uint64_t seen = n_pages != 0 ? n_pages * page_positions
+  std::uint64_t seen = n_pages != 0                     ? n_pages * page_positions
                        : p.has_step == 0 && p.ring == 0 ? p.kv_len
                                                         : p.capacity;
   if (p.causal != 0 && p.window != 0) seen = std::min<std::uint64_t>(seen, p.window);
@@ -105,10 +105,10 @@ Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch
   const AttentionVariant variant = variant_of(d.format, p);
   launch.variant = static_cast<std::uint16_t>(variant);
   const std::uint64_t y = std::uint64_t{p.kv_heads} * head_groups(p);
-  if (p.rows > max_cuda_grid_y || y > max_cuda_grid_y) {
+  if (p.rows > max_cuda_grid_y || p.kv_heads > max_cuda_grid_y || y > max_cuda_grid_x) {
     return fail(ErrorCode::limit,
-                std::string(info(d.op).name) + ": " + std::to_string(p.rows) + " rows of " +
-                    std::to_string(p.heads) + " heads, at most 65535",
+                std::string(info(d.op).name) + ": " + std::to_string(p.rows) + " rows and " +
+                    std::to_string(p.kv_heads) + " kv heads, at most 65535 each",
                 d.file, d.line);
   }
   if (variant == AttentionVariant::rows_64 || variant == AttentionVariant::rows_128) {
@@ -126,7 +126,8 @@ Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch
   }
   const std::uint64_t n_pages = d.views[4].bytes / 4;
   splits = static_cast<std::uint32_t>(std::min<std::uint64_t>(splits, most_chunks(p, n_pages)));
-  launch.grid = {splits, static_cast<std::uint32_t>(y), p.rows};
+  // Blocks with the same part of the keys start together: those without work come last.
+  launch.grid = {static_cast<std::uint32_t>(y), splits, p.rows};
   launch.group = {split_threads, 1, 1};
 
   const bool whole_rows = d.op == Op::attention_q && heads_share_blocks(p);

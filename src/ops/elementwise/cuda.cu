@@ -57,9 +57,7 @@ __device__ inline float4 apply_4(float4 x, float4 y) {
 __device__ inline std::uint64_t first_element() {
   return std::uint64_t{4} * (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x);
 }
-__device__ inline std::uint64_t element_step() {
-  return std::uint64_t{4} * gridDim.x * blockDim.x;
-}
+__device__ inline std::uint64_t element_step() { return std::uint64_t{4} * gridDim.x * blockDim.x; }
 
 // Elements i .. i + 3 of a row of n that repeats.
 template <class T>
@@ -140,9 +138,9 @@ __device__ void cast(const CudaArgs& args) {
     using namespace onepass::ops;                            \
     __VA_ARGS__(args);                                       \
   }
-#define ELEMENTWISE_KERNELS(op, F, kernel)               \
-  ELEMENTWISE_KERNEL(op##_f32, kernel<F, float>)         \
-  ELEMENTWISE_KERNEL(op##_f16, kernel<F, Half>)          \
+#define ELEMENTWISE_KERNELS(op, F, kernel)       \
+  ELEMENTWISE_KERNEL(op##_f32, kernel<F, float>) \
+  ELEMENTWISE_KERNEL(op##_f16, kernel<F, Half>)  \
   ELEMENTWISE_KERNEL(op##_bf16, kernel<F, Bfloat>)
 
 ELEMENTWISE_KERNELS(add, Add, binary)

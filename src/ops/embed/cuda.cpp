@@ -1,5 +1,5 @@
 #include "ops/embed/kernels.h"
-#include "ops/shared/cuda_row.h"
+#include "ops/kernel_row.h"
 #include "quant/blocks.h"
 #include "quant/split.h"
 

@@ -1,5 +1,5 @@
+#include "ops/kernel_row.h"
 #include "ops/moe/kernels.h"
-#include "ops/shared/cuda_row.h"
 
 namespace onepass::ops {
 namespace {

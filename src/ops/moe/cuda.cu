@@ -36,12 +36,11 @@ __device__ void gate_token(const CudaArgs& args, const MoeGateParams& p, std::ui
   float largest = -INFINITY;
   for (std::uint32_t e = lane; e < p.experts; e += 32) largest = fmaxf(largest, x[e]);
 #pragma unroll
-  for (int o = 16; o > 0; o /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, o));
+  for (int o = 16; o > 0; o /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, o));
   __syncwarp();
   for (std::uint32_t e = lane; e < p.experts; e += 32) {
-    score[e] = p.sigmoid != 0    ? op_sigmoid(x[e])
-               : x[e] == largest ? 1.0f
-                                 : op_exp(x[e] - largest);
+    score[e] = p.sigmoid != 0 ? op_sigmoid(x[e]) : x[e] == largest ? 1.0f : op_exp(x[e] - largest);
   }
   __syncwarp();
   if (p.sigmoid == 0) {
@@ -90,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(128)
   pdl_wait();
   const MoeGateParams p = args.params_as<MoeGateParams>();
   const std::uint32_t warp = threadIdx.x / 32;
-  for (std::uint64_t token = std::uint64_t{blockIdx.x} * (blockDim.x / 32) + warp;
-       token < p.tokens; token += std::uint64_t{gridDim.x} * (blockDim.x / 32)) {
+  for (std::uint64_t token = std::uint64_t{blockIdx.x} * (blockDim.x / 32) + warp; token < p.tokens;
+       token += std::uint64_t{gridDim.x} * (blockDim.x / 32)) {
     gate_token(args, p, token, scores[warp], ranks[warp]);
     __syncwarp();
   }
@@ -107,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(256)
   const std::uint64_t dim = p.dim, parts = (dim + 3) / 4, n = p.tokens * parts;
   const bool wide = dim % 4 == 0 && is_aligned_4(args.ptr<const float>(0)) &&
                     is_aligned_4(args.ptr<const float>(2)) &&
-                    is_aligned_4(args.ptr<const float>(3)) && is_aligned_4(args.ptr<const float>(5));
+                    is_aligned_4(args.ptr<const float>(3)) &&
+                    is_aligned_4(args.ptr<const float>(5));
   for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
        i += std::uint64_t{gridDim.x} * blockDim.x) {
     const std::uint64_t t = i / parts, c = i % parts * 4;

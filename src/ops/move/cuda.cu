@@ -100,8 +100,7 @@ __device__ inline void transpose_units(const CudaArgs& args, const TransposePara
       // i counts outputs: [batch, cols, rows, unit].
       const std::uint64_t part = i % width, at = i / width, b = at / matrix, place = at % matrix;
       const std::uint64_t c = place / p.rows, r = place % p.rows;
-      args.ptr<Unit>(1)[i] =
-          args.ptr<const Unit>(0)[(b * matrix + r * p.cols + c) * width + part];
+      args.ptr<Unit>(1)[i] = args.ptr<const Unit>(0)[(b * matrix + r * p.cols + c) * width + part];
     }
   });
 }
@@ -110,9 +109,10 @@ __device__ void transpose(const CudaArgs& args) {
   pdl_launch();
   pdl_wait();
   const TransposeParams p = args.params_as<TransposeParams>();
-  if (p.unit == 4) {
+  const std::uint64_t bits = low_bits(address(args.views[0]), address(args.views[1]));
+  if (p.unit == 4 && bits % 4 == 0) {
     transpose_squares<std::uint32_t>(args, p);
-  } else if (p.unit == 2) {
+  } else if (p.unit == 2 && bits % 2 == 0) {
     transpose_squares<std::uint16_t>(args, p);
   } else {
     transpose_units(args, p);
@@ -149,8 +149,8 @@ __device__ void concat(const CudaArgs& args) {
     const std::uint64_t n = p.rows * (a + b);
     for (std::uint64_t i = first_unit(); i < n; i += unit_step()) {
       const std::uint64_t r = i / (a + b), c = i % (a + b);
-      args.ptr<Unit>(2)[i] = c < a ? args.ptr<const Unit>(0)[r * a + c]
-                                   : args.ptr<const Unit>(1)[r * b + c - a];
+      args.ptr<Unit>(2)[i] =
+          c < a ? args.ptr<const Unit>(0)[r * a + c] : args.ptr<const Unit>(1)[r * b + c - a];
     }
   });
 }

@@ -1,5 +1,5 @@
+#include "ops/kernel_row.h"
 #include "ops/quantize/kernels.h"
-#include "ops/shared/cuda_row.h"
 #include "quant/blocks.h"
 #include "quant/split.h"
 
@@ -11,9 +11,8 @@ namespace {
       waiting_row(Op::dequantize, DType::format, "dequantize_" #format "_f32",             \
                   launch_dequantize_cuda),
 
-#define SPLIT(format, Form)                                                   \
-  waiting_row(Op::dequantize, DType::format, "dequantize_" #format "_f32",    \
-              launch_dequantize_cuda),
+#define SPLIT(format, Form) \
+  waiting_row(Op::dequantize, DType::format, "dequantize_" #format "_f32", launch_dequantize_cuda),
 
 constexpr KernelRow kernels[] = {
     waiting_row(Op::quantize, DType::q8a, "quantize_f32_q8a", launch_quantize_cuda),

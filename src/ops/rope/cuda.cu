@@ -89,40 +89,55 @@ enum Slot { q, q_norm, k, k_norm, v, steps, factors, pages, q_out, k_cache, v_ca
 
 constexpr std::uint32_t max_dim = 512;
 
-// One head of one row, by a warp: normed where there is a weight, turned; element e goes to
-// put(e, value). Lane l has the pairs l, l + 32, ... and every 32nd of the other elements. Pairs:
-// how many of them at most.
-template <int Pairs, class Put>
-__device__ inline void turn_head(const RopeStoreParams& p, const double (&frequencies)[Pairs],
-                                 const float* x, const float* weight, float eps,
-                                 std::uint32_t position, const Put& put) {
-  const RopeAngles& a = p.angles;
-  const std::uint32_t lane = threadIdx.x % 32;
-  float r = 1.0f;
-  if (weight != nullptr) {
-    // In the order of norm/cuda.cu.
-    float sum = 0.0f;
-    for (std::uint32_t e = lane; e < p.head_dim; e += 32) sum = fmaf(x[e], x[e], sum);
-    r = 1.0f / op_sqrt(warp_sum(sum) / static_cast<float>(p.head_dim) + eps);
-  }
-  const auto normed = [&](std::uint32_t e) {
-    return weight != nullptr ? x[e] * r * weight[e] : x[e];
-  };
+// One head of one row, by a warp. Lane l has the pairs l, l + 32, ..., at most Pairs of them, and
+// every 32nd of the other elements.
+template <int Pairs>
+struct Head {
+  const float* x;
+  float x0[Pairs], x1[Pairs];
+
+  __device__ Head(const RopeAngles& a, const float* from) : x(from) {
 #pragma unroll
-  for (int j = 0; j < Pairs; ++j) {
-    const std::uint32_t i = lane + 32 * j;
-    if (i >= a.pairs) break;
-    const CosSin turn = rotation(a, frequencies[j], position);
-    const std::uint32_t e0 = i * a.step, e1 = e0 + a.distance;
-    const float x0 = normed(e0), x1 = normed(e1);
-    put(e0, turned_0(turn, x0, x1));
-    put(e1, turned_1(turn, x0, x1));
+    for (int j = 0; j < Pairs; ++j) {
+      const std::uint32_t i = threadIdx.x % 32 + 32 * j;
+      x0[j] = i < a.pairs ? x[i * a.step] : 0.0f;
+      x1[j] = i < a.pairs ? x[i * a.step + a.distance] : 0.0f;
+    }
   }
-  for (std::uint32_t rest = lane; rest < p.head_dim - 2 * a.pairs; rest += 32) {
-    const std::uint32_t e = rest_element(a, rest);
-    put(e, normed(e));
+
+  // Normed where there is a weight, turned; element e goes to put(e, value).
+  template <class Put>
+  __device__ void turn(const RopeStoreParams& p, const double (&frequencies)[Pairs],
+                       const float* weight, float eps, std::uint32_t position,
+                       const Put& put) const {
+    const RopeAngles& a = p.angles;
+    const std::uint32_t lane = threadIdx.x % 32;
+    float r = 1.0f;
+    if (weight != nullptr) {
+      // In the order of norm/cuda.cu.
+      float sum = 0.0f;
+      for (std::uint32_t e = lane; e < p.head_dim; e += 32) sum = fmaf(x[e], x[e], sum);
+      r = 1.0f / op_sqrt(warp_sum(sum) / static_cast<float>(p.head_dim) + eps);
+    }
+    const auto normed = [&](float value, std::uint32_t e) {
+      return weight != nullptr ? value * r * weight[e] : value;
+    };
+#pragma unroll
+    for (int j = 0; j < Pairs; ++j) {
+      const std::uint32_t i = lane + 32 * j;
+      if (i >= a.pairs) break;
+      const CosSin turn = rotation(a, frequencies[j], position);
+      const std::uint32_t e0 = i * a.step, e1 = e0 + a.distance;
+      const float y0 = normed(x0[j], e0), y1 = normed(x1[j], e1);
+      put(e0, turned_0(turn, y0, y1));
+      put(e1, turned_1(turn, y0, y1));
+    }
+    for (std::uint32_t rest = lane; rest < p.head_dim - 2 * a.pairs; rest += 32) {
+      const std::uint32_t e = rest_element(a, rest);
+      put(e, normed(x[e], e));
+    }
   }
-}
+};
 
 template <int Pairs>
 __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& p,
@@ -136,7 +151,6 @@ __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& 
         i < p.angles.pairs ? turns_per_position(p.angles, i, args.ptr<const float>(factors)) : 0.0;
   }
   pdl_wait();
-  const DeviceStep step(args.views[steps], args.bytes[steps]);
   const std::uint64_t n_pages = args.bytes[pages] / 4;
   const DevicePlaces places{p.slots,
                             p.kv_heads,
@@ -148,49 +162,46 @@ __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& 
   const std::uint32_t k_heads = args.views[k] != nullptr ? p.kv_heads : 0;
   const std::uint32_t v_heads = args.views[v] != nullptr ? p.kv_heads : 0;
   const std::uint32_t all = q_heads + k_heads + v_heads;
-  const std::uint64_t n = std::uint64_t{min(p.rows, step.n_rows)} * all;
+  const std::uint64_t n = std::uint64_t{p.rows} * all;
   const std::uint64_t warps = std::uint64_t{gridDim.x} * (blockDim.x / 32);
   for (std::uint64_t at = std::uint64_t{blockIdx.x} * (blockDim.x / 32) + warp; at < n;
        at += warps) {
     const std::uint32_t r = static_cast<std::uint32_t>(at / all);
     std::uint32_t head = static_cast<std::uint32_t>(at % all);
-    const std::uint32_t position = step.position(r);
-    if (head < q_heads) {
-      const std::uint64_t first = (std::uint64_t{r} * p.heads + head) * p.head_dim;
+    const StepEntry step = read_step(args.views[steps], args.bytes[steps], p.rows, r);
+    const bool is_query = head < q_heads;
+    if (!is_query) head -= q_heads;
+    const bool is_key = !is_query && head < k_heads;
+    if (!is_query && !is_key) head -= k_heads;
+    const std::uint64_t first =
+        (std::uint64_t{r} * (is_query ? p.heads : p.kv_heads) + head) * p.head_dim;
+    const float* x = args.ptr<const float>(is_query ? q : is_key ? k : v) + first;
+    const Head<Pairs> values(p.angles, x);
+    if (!step.active) continue;
+    if (is_query) {
       float* out = args.ptr<float>(q_out) + first;
-      turn_head<Pairs>(p, frequencies, args.ptr<const float>(q) + first,
-                       args.ptr<const float>(q_norm), p.q_eps, position,
-                       [out](std::uint32_t e, float y) { out[e] = y; });
+      values.turn(p, frequencies, args.ptr<const float>(q_norm), p.q_eps, step.position,
+                  [out](std::uint32_t e, float y) { out[e] = y; });
       continue;
     }
-    head -= q_heads;
-    const bool is_key = head < k_heads;
-    if (!is_key) head -= k_heads;
-    const std::uint32_t slot = step.slot(r);
-    std::uint32_t page_offset = 0;
-    if (places.pages != nullptr) {
-      if (slot >= step.n_slots) continue;
-      page_offset = step.page_offset(slot);
-    }
     std::uint64_t place;
-    if (!places.find(slot, page_offset, head, position, place)) continue;
+    if (places.pages != nullptr && !step.has_slot) continue;
+    if (!places.find(step.slot, step.page_offset, head, step.position, place)) continue;
     const DType type = static_cast<DType>(is_key ? p.k_type : p.v_type);
     std::uint8_t* row = args.ptr<std::uint8_t>(is_key ? k_cache : v_cache) +
                         place * device_cache_row_bytes(type, p.head_dim);
-    const float* x =
-        args.ptr<const float>(is_key ? k : v) + (std::uint64_t{r} * p.kv_heads + head) * p.head_dim;
     if (!is_key) {
       store_cache_row(type, row, p.head_dim, [x](std::uint32_t e) { return x[e]; });
     } else if (type == DType::q8_0) {
       float* buffer = buffers[warp];
       __syncwarp();
-      turn_head<Pairs>(p, frequencies, x, args.ptr<const float>(k_norm), p.k_eps, position,
-                       [buffer](std::uint32_t e, float y) { buffer[e] = y; });
+      values.turn(p, frequencies, args.ptr<const float>(k_norm), p.k_eps, step.position,
+                  [buffer](std::uint32_t e, float y) { buffer[e] = y; });
       __syncwarp();
       store_cache_row(type, row, p.head_dim, [buffer](std::uint32_t e) { return buffer[e]; });
     } else {
-      turn_head<Pairs>(p, frequencies, x, args.ptr<const float>(k_norm), p.k_eps, position,
-                       [=](std::uint32_t e, float y) { store_cache_element(type, row, e, y); });
+      values.turn(p, frequencies, args.ptr<const float>(k_norm), p.k_eps, step.position,
+                  [=](std::uint32_t e, float y) { store_cache_element(type, row, e, y); });
     }
   }
 }

@@ -1,8 +1,8 @@
 #include <cstddef>
 
 #include "onepass/step_state.h"
+#include "ops/kernel_row.h"
 #include "ops/sample/kernels.h"
-#include "ops/shared/cuda_row.h"
 
 namespace onepass::ops {
 namespace {

@@ -1,7 +1,7 @@
 // The largest numbers of rows, sorted, and what is drawn from them. Keys are those of cpu_select.h:
 // all different, so that no order of work shows in a result.
 #include "backends/cuda/args.h"
-#include "ops/sample/cuda_select.h"
+#include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 #include "ops/shared/cuda_elements.cuh"
 #include "ops/shared/cuda_step.cuh"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "onepass/step_state.h"
-#include "ops/sample/cuda_select.h"
 #include "ops/sample/kernels.h"
+#include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {

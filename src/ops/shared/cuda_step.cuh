@@ -42,6 +42,56 @@ struct DeviceStep {
   __device__ std::uint32_t page_offset(std::uint32_t i) const { return words[slot_at(i) + 1]; }
 };
 
+// What a StepState says about one row.
+struct StepEntry {
+  bool active = false;  // else nothing else counts
+  std::uint32_t token = 0, position = 0, slot = 0;
+  bool has_slot = false;
+  std::uint32_t kv_length = 0, page_offset = 0;
+};
+
+// Four words from word `at`, past L1: what was read before a wait is not found there after it.
+__device__ inline uint4 load_words_4(const std::uint32_t* words, std::uint64_t at, bool wide) {
+  if (wide) return __ldcg(reinterpret_cast<const uint4*>(words + at));
+  return make_uint4(__ldcg(words + at), __ldcg(words + at + 1), __ldcg(words + at + 2),
+                    __ldcg(words + at + 3));
+}
+
+// As DeviceStep, but without waiting for one load before the next is asked for: slot 0 behind
+// `rows` rows is loaded ahead. Before the wait the result is a guess.
+__device__ inline StepEntry read_step(const void* data, std::uint64_t bytes, std::uint32_t rows,
+                                      std::uint32_t row) {
+  const auto* words = static_cast<const std::uint32_t*>(data);
+  const bool wide = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+  StepEntry e;
+  constexpr std::uint64_t header = DeviceStep::header_words;
+  const std::uint64_t row_at = header + std::uint64_t{DeviceStep::row_words} * row;
+  const std::uint64_t ahead_at = header + std::uint64_t{DeviceStep::row_words} * rows;
+  const bool ahead = 4 * (ahead_at + DeviceStep::slot_words) <= bytes;
+  if (4 * (row_at + DeviceStep::row_words) > bytes) return e;
+  const uint4 head = load_words_4(words, 0, wide), mine = load_words_4(words, row_at, wide);
+  const uint4 first = ahead ? load_words_4(words, ahead_at, wide) : make_uint4(0, 0, 0, 0);
+  const std::uint32_t max_rows = head.z;
+  const std::uint64_t slots_at = header + std::uint64_t{DeviceStep::row_words} * max_rows;
+  if (row >= head.x || row >= max_rows || 4 * slots_at > bytes) return e;
+  e.active = true;
+  e.token = mine.x;
+  e.position = mine.y;
+  e.slot = mine.z;
+  const std::uint64_t room = (bytes / 4 - slots_at) / DeviceStep::slot_words;
+  e.has_slot = e.slot < head.w && e.slot < room;
+  if (!e.has_slot) return e;
+  if (ahead && max_rows == rows && e.slot == 0) {
+    e.kv_length = first.x;
+    e.page_offset = first.y;
+  } else {
+    const std::uint64_t at = slots_at + std::uint64_t{DeviceStep::slot_words} * e.slot;
+    e.kv_length = __ldcg(words + at);
+    e.page_offset = __ldcg(words + at + 1);
+  }
+  return e;
+}
+
 inline constexpr std::uint32_t device_page_positions = 256;
 
 // As CachePlaces of cache.h.

@@ -1,4 +1,4 @@
-#include "ops/shared/cuda_row.h"
+#include "ops/kernel_row.h"
 #include "ops/softmax/kernels.h"
 
 namespace onepass::ops {
