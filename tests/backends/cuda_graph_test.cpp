@@ -235,7 +235,7 @@ TEST_F(CudaGraph, AVariantIsAnotherEntryPointAndValuesReachTheKernel) {
   EXPECT_EQ(node.args.values[0], 0xffffffffu);
   EXPECT_EQ(node.args.values[1], 0u);
   r.launches[0].launch.variant = 3;
-  const auto missing = record(r);
+  const auto missing = backend->record(r);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kernel_build);
 }

@@ -278,7 +278,7 @@ struct Tile : TileOut<WarpsM, WarpsN> {
     const float* f = factors(step);
     const std::uint32_t lane = threadIdx.x % 32;
     const std::uint32_t row_m = 32 * Out::warp_m(), row_n = 64 * Out::warp_n();
-#pragma unroll
+#pragma unroll 1
     for (std::uint32_t block = 0; block < tile_k / 32; ++block) {
       std::uint32_t a[2][4];
       float dx[2][2], sx[2][2];
