@@ -27,12 +27,20 @@ Result<Generator> Generator::create(TextModel model, const DecoderOptions& optio
 }
 
 Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
-                                                 std::string_view prompt, bool at_start) {
+                                                 std::string_view prompt,
+                                                 const PromptOptions& options) {
   return guarded([&]() -> Result<std::vector<std::uint32_t>> {
-    EncodeOptions options;
-    options.add_special = at_start;
-    ONEPASS_ASSIGN(std::vector<std::uint32_t> ids, tokenizer.encode(prompt, options));
-    if (at_start && ids.size() > 1 && ids.back() == tokenizer.special_ids().eos) ids.pop_back();
+    EncodeOptions encode;
+    encode.add_special = false;
+    encode.parse_special = options.parse_special;
+    ONEPASS_ASSIGN(std::vector<std::uint32_t> ids, tokenizer.encode(prompt, encode));
+    if (!options.at_start) return ids;
+    ONEPASS_ASSIGN(std::vector<std::uint32_t> begin, tokenizer.encode("", {.add_special = true}));
+    const SpecialIds& special = tokenizer.special_ids();
+    const bool has_end = !begin.empty() && begin.back() == special.eos;
+    if (has_end && (begin.size() > 1 || special.bos != special.eos)) begin.pop_back();
+    const bool written = !ids.empty() && ids.front() == special.bos;
+    if (!written) ids.insert(ids.begin(), begin.begin(), begin.end());
     return ids;
   });
 }
@@ -42,7 +50,7 @@ Result<GenerateReport> Generator::run(std::string_view prompt, const GenerateOpt
   if (!model_.tokenizer) return model_.tokenizer.error();
   const bool at_start = decoder_.length() == 0 && !pending_;
   ONEPASS_ASSIGN(const std::vector<std::uint32_t> ids,
-                 encode_prompt(*model_.tokenizer, prompt, at_start));
+                 encode_prompt(*model_.tokenizer, prompt, {.at_start = at_start}));
   return run(ids, options, each);
 }
 

@@ -47,10 +47,15 @@ struct GenerateReport {
   std::uint32_t decoded = 0;         // how many passes that were
 };
 
-// The ids of a prompt: with a begin token at the start of a text where the vocabulary has one,
-// never with the end token that some vocabularies put behind a whole text.
+struct PromptOptions {
+  bool at_start = true;        // of a text
+  bool parse_special = false;  // read control tokens written in the prompt as such
+};
+// The ids of a prompt: with a begin token at the start of a text where the vocabulary asks for one
+// and the prompt has none, never with the end token that some vocabularies put behind a text.
 Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
-                                                 std::string_view prompt, bool at_start = true);
+                                                 std::string_view prompt,
+                                                 const PromptOptions& options = {});
 
 // Move-only; one thread at a time. Every run continues the text of the runs before.
 class Generator {

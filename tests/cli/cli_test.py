@@ -121,6 +121,15 @@ class GenerateTest(CliTest):
         self.fails(1, "generate", "-m", "synthetic:tiny:q8_0", "-p", "Once", says=["tokenizer"])
         self.fails(1, "generate", "--tokens", "1,99999", says=["99999", "4096"])
 
+    def test_special_tokens_in_the_prompt(self):
+        def count(*args):
+            return json.loads(self.ok("generate", "-n", "1", "--json", *args).stdout)["prompt_tokens"]
+
+        plain = count("-p", "Once")
+        self.assertEqual(count("-p", "</s>Once", "--special"), plain + 1)
+        self.assertGreater(count("-p", "</s>Once"), plain + 1)
+        self.assertEqual(count("-p", "<s>Once", "--special"), plain)  # one begin token is enough
+
     def test_context_limit(self):
         self.fails(1, "generate", "-c", "3", "-p", "Once upon a time", says=["5 tokens", "of 3"])
         result = self.ok("generate", "-c", "10", "-p", "Once upon a time", "-n", "100")
@@ -367,6 +376,10 @@ class InfoTest(CliTest):
         self.assertEqual((data["architecture"], data["shards"]), ("qwen3", 2))
         self.assertTrue(data["runs"])
         self.assertIsNone(data["tokenizer"])
+        layer = (64 * 64 * 2 + 2 * 32 * 64 + 3 * 64 * 128  # q and o, k and v, feed-forward
+                 + 2 * 64 + 2 * 16)  # norms
+        self.assertEqual(data["parameters"], 2 * 256 * 64 + 2 * layer + 64)
+        self.assertTrue(any(name.startswith("affine") for name in data["types"]), data["types"])
 
     def test_reads_no_tensor(self):
         # A model with a hole behind it: reading all of it would take minutes.

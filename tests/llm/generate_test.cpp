@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "llm/random_model.h"
+#include "llm/tokenizer_vocabularies.h"
 
 namespace onepass::test {
 namespace {
@@ -77,6 +78,35 @@ TEST_F(GenerateTest, BeginsATextOfItsOwn) {
   std::string more;
   run(again, "Once", {.max_tokens = 3}, &more);
   EXPECT_EQ(more[0], ' ');
+}
+
+// Begin tokens once, end tokens never.
+TEST_F(GenerateTest, PromptTokens) {
+  const auto tokenizer = [](bool add_bos, bool add_eos, std::uint32_t eos) {
+    llm::VocabularyData data = score_vocabulary({{"ab", 1.0f}});
+    data.ids.bos = 1;
+    data.ids.eos = eos;
+    data.add_bos = add_bos;
+    data.add_eos = add_eos;
+    data.add_space_prefix = false;
+    return made(data);
+  };
+  const auto ids = [](const llm::Tokenizer& t, std::string_view text,
+                      const llm::PromptOptions& options = {}) {
+    return llm::encode_prompt(t, text, options).value();
+  };
+  const std::uint32_t ab = 259;
+  const llm::Tokenizer both = tokenizer(true, true, 2);
+  EXPECT_EQ(both.encode("ab").value(), (Ids{1, ab, 2}));
+  EXPECT_EQ(ids(both, "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(both, ""), (Ids{1}));
+  EXPECT_EQ(ids(both, "ab", {.at_start = false}), (Ids{ab}));
+  EXPECT_EQ(ids(both, "<s>ab</s>", {.parse_special = true}), (Ids{1, ab, 2}));
+  EXPECT_EQ(ids(tokenizer(true, false, 2), "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(tokenizer(false, true, 2), "ab"), (Ids{ab}));
+  EXPECT_EQ(ids(tokenizer(false, true, 2), ""), (Ids{}));
+  EXPECT_EQ(ids(tokenizer(true, false, 1), "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(tokenizer(true, true, 1), "ab"), (Ids{1, ab}));
 }
 
 TEST_F(GenerateTest, EndsWhereTheStoryEnds) {

@@ -1,5 +1,6 @@
 #include "bandwidth.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -36,15 +37,15 @@ std::uint64_t sum(std::span<const std::byte> bytes) {
 
 double read_bandwidth(const llm::Model& model) {
   const Device& device = model.device();
-  if (!device.info().unified_memory) return 0.0;
+  if (device.info().name != "cpu") return 0.0;
   std::vector<std::span<const std::byte>> parts;
   const auto add = [&](const Tensor& t) {
     if (!t) return;
     const auto mapped = device.map(t.view);
     if (!mapped) return;
-    for (std::span<const std::byte> rest = *mapped; rest.size() >= part_bytes;) {
-      parts.push_back(rest.first(part_bytes));
-      rest = rest.subspan(part_bytes);
+    for (std::span<const std::byte> rest = *mapped; !rest.empty();) {
+      parts.push_back(rest.first(std::min(part_bytes, rest.size())));
+      rest = rest.subspan(parts.back().size());
     }
   };
   for (const llm::LayerWeights& l : model.weights().layers) {
@@ -60,8 +61,9 @@ double read_bandwidth(const llm::Model& model) {
     std::uint64_t bytes = 0, check = 0;
     while (os::now_ns() - start < duration_ns) {
       const std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      check += sum(parts[static_cast<std::size_t>(i % parts.size())]);
-      bytes += part_bytes;
+      const std::span<const std::byte> part = parts[static_cast<std::size_t>(i % parts.size())];
+      check += sum(part);
+      bytes += part.size();
     }
     total += bytes;
     checksum += check;

@@ -23,6 +23,7 @@ struct GenerateArgs {
   std::uint32_t context = 0;
   llm::SamplingOptions sampling{.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
   std::string seed = "1";
+  bool special = false;
   bool json = false;
 };
 
@@ -160,7 +161,8 @@ Result<int> run_generate(GenerateArgs& args) {
   const bool has_text = model.tokenizer.has_value();
   if (args.tokens.empty()) {
     ONEPASS_TRY(model.tokenizer);
-    ONEPASS_ASSIGN(ids, llm::encode_prompt(*model.tokenizer, args.prompt));
+    ONEPASS_ASSIGN(
+        ids, llm::encode_prompt(*model.tokenizer, args.prompt, {.parse_special = args.special}));
     if (ids.empty()) refuse("-p", "the prompt is empty and the model has no begin token");
   }
   llm::DecoderOptions decoder;
@@ -202,6 +204,10 @@ Result<int> run_generate(GenerateArgs& args) {
 
   const Figures figures = measure(generator, report, load_s);
   if (args.json) ONEPASS_TRY(put(to_json(args, generator, report, figures, text)));
+  if (report.stop == llm::StopReason::end_of_text && report.tokens.empty()) {
+    std::cerr << "the model ended the text at once; one made for chats needs its template, see "
+                 "--special\n";
+  }
   if (report.stop == llm::StopReason::context_full) {
     std::cerr << "stopped: the context of " << generator.decoder().context()
               << " tokens is full (-c for more)\n";
@@ -221,6 +227,8 @@ void add_generate(CLI::App& app, Run& run) {
       command->add_option("-p,--prompt", args->prompt, "text to continue, - for stdin");
   command->add_option("--tokens", args->tokens, "token ids to continue, as 1,2,3")
       ->excludes(prompt);
+  command->add_flag("--special", args->special,
+                    "read special tokens written in the prompt as such");
   command->add_option("-n,--predict", args->n, "most tokens to generate")->capture_default_str();
   llm::SamplingOptions& s = args->sampling;
   command->add_option("--temp", s.temperature, "0: the most likely token")->capture_default_str();

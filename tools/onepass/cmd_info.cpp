@@ -189,18 +189,43 @@ Status read_gguf(Info& info) {
   return {};
 }
 
+// MLX keeps a quantized matrix as packed words with scales and biases beside it: one row of the
+// table, and as many parameters as the words hold.
+void add_folder_tensor(Info& info, const llm::Quantization& q, const io::SafetensorsFile& file,
+                       const io::Safetensor& t) {
+  std::uint64_t elements = 1;
+  for (std::uint32_t d = 0; d < t.n_dims; ++d) elements *= t.dims[d];
+  const std::string_view module = t.name.substr(0, t.name.rfind('.'));
+  const std::string_view part = t.name.substr(std::min(module.size() + 1, t.name.size()));
+  const bool packed = q.any && (part == "weight" || part == "scales" || part == "biases") &&
+                      file.find(std::string(module) + ".scales");
+  if (!packed) return info.add(t.type->name, elements, t.bytes);
+  llm::AffineFormat format = q.all;
+  for (const llm::Quantization::Module& m : q.modules) {
+    if (m.path == module) format = m.format;
+  }
+  TypeCount& row = info.types["affine " + std::to_string(format.bits) + "-bit, groups of " +
+                              std::to_string(format.group_size)];
+  const std::uint64_t values = part == "weight" ? elements * 32 / format.bits : 0;
+  ++info.tensors;
+  ++row.tensors;
+  info.parameters += values;
+  row.elements += values;
+  info.bytes += t.bytes;
+  row.bytes += t.bytes;
+}
+
 Status read_folder(Info& info) {
   ONEPASS_ASSIGN(const std::string text,
                  io::read_text(info.path + "/config.json", io::max_json_bytes));
   ONEPASS_ASSIGN(const io::JsonValue json, io::JsonValue::parse(text));
   ONEPASS_ASSIGN(const io::SafetensorsFile file, io::SafetensorsFile::open(info.path));
+  const auto quantization = llm::read_quantization(json);
   info.format = "safetensors";
   info.shards = file.n_shards();
   for (std::size_t i = 0; i < file.n_shards(); ++i) {
     for (const io::Safetensor& t : file.shard(i).tensors()) {
-      std::uint64_t elements = 1;
-      for (std::uint32_t d = 0; d < t.n_dims; ++d) elements *= t.dims[d];
-      info.add(t.type->name, elements, t.bytes);
+      add_folder_tensor(info, quantization ? *quantization : llm::Quantization{}, file, t);
     }
   }
   for (const auto& [key, value] : json.members) {
