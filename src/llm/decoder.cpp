@@ -64,15 +64,9 @@ Status Decoder::allocate(const DecoderOptions& options) {
   return {};
 }
 
-Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
-  if (pass.plan) return {};
-  const ModelConfig& c = model_->config();
+void Decoder::forward(GraphSession& s, const ModelConfig& c, const View& step, std::uint32_t rows,
+                      const Tensor& logits) const {
   const Weights& w = model_->weights();
-  if (pass.step.max_rows() == 0) {
-    ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
-  }
-  const View step = pass.step.view();
-  GraphSession s = executor_.begin_recorded();
   const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_});
   if (logits) {
     const Tensor x = s.scratch(DType::f32, {rows, c.dim});
@@ -86,6 +80,15 @@ Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
     ops::argmax(s, {.x = logits, .out = next_});
     ops::step_advance(s, {.tokens = next_, .step = step});
   }
+}
+
+Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
+  if (pass.plan) return {};
+  if (pass.step.max_rows() == 0) {
+    ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
+  }
+  GraphSession s = executor_.begin_recorded();
+  forward(s, model_->config(), pass.step.view(), rows, logits);
   ONEPASS_ASSIGN(pass.plan,
                  s.compile({.step = &pass.step, .label = rows == 1 ? "decode" : "prefill"}));
   return {};
@@ -263,6 +266,23 @@ Status Decoder::truncate(std::uint32_t n) {
   given_ = false;
   device_is_ahead_ = false;
   return {};
+}
+
+Result<Plan> Decoder::inspect(std::uint32_t rows, PlanOptions options, std::uint32_t layers) const {
+  return guarded([&]() -> Result<Plan> {
+    if (rows == 0 || rows > max_chunk_rows) {
+      return fail(ErrorCode::invalid_argument, "inspect: " + std::to_string(rows) +
+                                                   " rows, expected 1 to " +
+                                                   std::to_string(max_chunk_rows));
+    }
+    ModelConfig config = model_->config();
+    config.n_layers = std::min(config.n_layers, layers);
+    ONEPASS_ASSIGN(const StepState step, StepState::create(model_->device(), rows, 1));
+    GraphSession s = executor_.begin_recorded();
+    forward(s, config, step.view(), rows, rows == 1 ? logits_ : Tensor{});
+    options.step = &step;
+    return s.compile(options);
+  });
 }
 
 std::uint32_t Decoder::recorded_plans() const noexcept {

@@ -58,6 +58,10 @@ class Decoder {
   // The pass that every token of greedy replays. Empty before the first.
   const Plan& decode_plan() const noexcept { return passes_[0].plan; }
   std::uint32_t recorded_plans() const noexcept;
+  // The pass of `rows` rows, compiled as asked: to look at, neither kept nor run. With fewer layers
+  // than the model has, only the first ones.
+  Result<Plan> inspect(std::uint32_t rows, PlanOptions options = {},
+                       std::uint32_t layers = max_layers) const;
 
  private:
   // A recorded shape class: `rows` rows. The output head only for one row, or for scores.
@@ -70,6 +74,10 @@ class Decoder {
   explicit Decoder(std::shared_ptr<const Model> model)
       : model_(std::move(model)), executor_(model_->device()) {}
   Status allocate(const DecoderOptions& options);
+  // Records the ops of a pass. Logits only where the tensor is given; those of a pass of one row
+  // lead to the next step.
+  void forward(GraphSession& s, const ModelConfig& config, const View& step, std::uint32_t rows,
+               const Tensor& logits) const;
   Status record(Pass& pass, std::uint32_t rows, const Tensor& logits);
   Status check(std::span<const std::uint32_t> tokens) const;
   // The rows of the next chunk: whole buckets, or one padded by less than a quarter.
