@@ -105,7 +105,7 @@ class AtomicFile {
   static Result<AtomicFile> create(const std::string& path);
 
   Status write(std::span<const std::byte> bytes);
-  Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+  Status write(std::string_view text) { return write(std::as_bytes(std::span<const char>(text))); }
   // After it, or after any error, nothing more can be written.
   Status commit();
 
