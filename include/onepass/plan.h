@@ -23,14 +23,16 @@ struct PlanOptions {
   bool close_fusions = true;  // also rows within the error model
   bool alias_scratch = true;
   bool validate = true;
+  Policy policy = Policy::exact;  // order of the dispatches; exact has the fewest barriers
   const char* label = "plan";
 };
 
 struct PlanReport {
-  std::uint32_t dispatches = 0;  // after fuse and lower
-  std::uint32_t levels = 0;
-  std::uint32_t barriers = 0;  // levels - 1: what a backend with global barriers issues
-  std::uint32_t longest_path = 0;
+  std::uint32_t dispatches = 0;    // after fuse and lower
+  std::uint32_t levels = 0;        // groups between barriers
+  std::uint32_t barriers = 0;      // levels - 1: what a backend with global barriers issues
+  std::uint32_t longest_path = 0;  // dispatches; no order has fewer levels
+  std::uint32_t moved = 0;         // positions that hold another dispatch than was recorded there
   std::uint32_t edges = 0;
   std::uint32_t hazard_edges = 0;  // before reduction
   std::uint32_t fences = 0;
@@ -60,6 +62,9 @@ class Plan {
   const PlanReport& report() const noexcept;
   std::string to_dot() const;
   std::string to_json() const;
+  // Pairs of dispatches that touch the same bytes without being ordered, once for backends with
+  // barriers between levels and once for those with edges; at most `limit` of each. 0: correct.
+  Result<std::uint32_t> count_hazards(std::uint32_t limit = 1000) const;
 
   PlanState& state() const noexcept { return *state_; }
   explicit Plan(std::shared_ptr<PlanState> state) noexcept : state_(std::move(state)) {}

@@ -1,11 +1,13 @@
 // Everything the library asks of the operating system. One of os_linux.cpp and os_posix.cpp is
-// compiled; both define the same functions. Files are the same on both (os_file.cpp).
+// compiled; both define the same functions. Files are the same on both (os_file.cpp,
+// os_atomic_file.cpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "onepass/result.h"
 
@@ -88,6 +90,32 @@ class File {
   std::uint64_t bytes_ = 0;
   void* mapped_ = nullptr;
   std::string path_;
+};
+
+// A file that is there under its name only once it is complete: written under another name in the
+// same folder and renamed by commit(). Dropped before that, it leaves no trace and an older file of
+// the name is kept. What is no regular file (a pipe, /dev/null) is written to directly. Move-only;
+// errors have code io, or not_found when there is no such folder.
+class AtomicFile {
+ public:
+  AtomicFile() = default;
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();
+  static Result<AtomicFile> create(const std::string& path);
+
+  Status write(std::span<const std::byte> bytes);
+  Status write(std::string_view text) { return write(std::as_bytes(std::span<const char>(text))); }
+  // After it, or after any error, nothing more can be written.
+  Status commit();
+
+ private:
+  void drop() noexcept;
+
+  int handle_ = -1;
+  std::uint64_t bytes_ = 0;  // written
+  std::string path_;         // links followed
+  std::string temporary_;    // empty: written to directly
 };
 
 }  // namespace onepass::os

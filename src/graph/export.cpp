@@ -134,8 +134,9 @@ std::string Plan::to_json() const try {
   const PlanReport& p = report();
   std::string out = "{\"dispatches\":" + num(p.dispatches) + ",\"barriers\":" + num(p.barriers) +
                     ",\"levels\":" + num(p.levels) + ",\"longest_path\":" + num(p.longest_path) +
-                    ",\"edges\":" + num(p.edges) + ",\"hazard_edges\":" + num(p.hazard_edges) +
-                    ",\"fences\":" + num(p.fences) + ",\"arena_bytes\":" + num(p.arena_bytes) +
+                    ",\"moved\":" + num(p.moved) + ",\"edges\":" + num(p.edges) +
+                    ",\"hazard_edges\":" + num(p.hazard_edges) + ",\"fences\":" + num(p.fences) +
+                    ",\"arena_bytes\":" + num(p.arena_bytes) +
                     ",\"scratch_bytes\":" + num(p.scratch_bytes) + ",\"fused\":{";
   for (std::size_t i = 0; i < p.fused.rules.size(); ++i) {
     out += std::string(i ? "," : "") + quoted(p.fused.rules[i].name) + ":" +

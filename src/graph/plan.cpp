@@ -66,13 +66,14 @@ Status check_closure(const Lowered& lowered, const Dag& dag, const Recording& in
 
 // Launches in level order with levels, edges and ranges. Fences that separate nothing are left out.
 void order_recording(const NodeList& list, const Lowered& lowered, const PlacedMemory& memory,
-                     const Dag& dag, std::span<const std::uint32_t> order, Recording& out) {
+                     const Dag& dag, const Groups& groups, std::span<const std::uint32_t> order,
+                     Recording& out) {
   std::vector<std::uint32_t> kept;
   kept.reserve(order.size());
   std::vector<std::uint32_t> position(order.size(), ~0u);
   for (const std::uint32_t i : order) {
     const bool fence = lowered.kinds[i] == NodeKind::fence;
-    if (fence && (dag.level[i] == 0 || dag.level[i] >= dag.n_levels)) continue;
+    if (fence && (groups.level[i] == 0 || groups.level[i] >= groups.count)) continue;
     position[i] = static_cast<std::uint32_t>(kept.size());
     kept.push_back(i);
   }
@@ -81,8 +82,8 @@ void order_recording(const NodeList& list, const Lowered& lowered, const PlacedM
   out.pred_offsets.push_back(0);
   for (std::uint32_t k = 0; k < kept.size(); ++k) {
     const std::uint32_t i = kept[k];
-    out.launches[k].level = dag.level[i];
-    if (k == 0 || dag.level[i] != out.launches[k - 1].level) out.level_offsets.push_back(k);
+    out.launches[k].level = groups.level[i];
+    if (k == 0 || groups.level[i] != out.launches[k - 1].level) out.level_offsets.push_back(k);
     for (const std::uint32_t p : dag.preds_of(i)) {
       if (position[p] != ~0u) out.preds.push_back(position[p]);
     }
@@ -90,6 +91,24 @@ void order_recording(const NodeList& list, const Lowered& lowered, const PlacedM
     out.pred_offsets.push_back(static_cast<std::uint32_t>(out.preds.size()));
   }
   if (!kept.empty()) out.level_offsets.push_back(static_cast<std::uint32_t>(kept.size()));
+}
+
+struct Schedule {
+  std::vector<std::uint32_t> order;
+  Groups groups;
+};
+Schedule make_schedule(const NodeList& list, const Lowered& lowered, const Dag& dag,
+                       Policy policy) {
+  const Program program = lowered.program();
+  if (policy == Policy::exact) return {level_order(program, dag), {dag.level, dag.n_levels}};
+  std::vector<std::uint8_t> movable(program.size());
+  for (std::uint32_t i = 0; i < program.size(); ++i) {
+    movable[i] = is_reorderable(list.node(lowered.items[i].node).op_kind) ? 1 : 0;
+  }
+  Schedule schedule;
+  schedule.order = greedy_order(program, movable);
+  schedule.groups = groups_of(program, schedule.order);
+  return schedule;
 }
 
 }  // namespace
@@ -132,7 +151,7 @@ Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanO
   HazardWorkspace workspace;
   Dag dag;
   dependencies(program, workspace, dag);
-  const std::vector<std::uint32_t> order = level_order(program, dag);
+  const Schedule schedule = make_schedule(list, lowered, dag, options.policy);
   report.hazards_ns = watch.lap_ns();
 
   ONEPASS_ASSIGN(PlacedMemory memory,
@@ -152,7 +171,7 @@ Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanO
   plan->pass = std::make_shared<RecordedPass>(device);
   RecordedPass& pass = *plan->pass;
   Recording& r = pass.recording;
-  order_recording(list, lowered, memory, dag, order, r);
+  order_recording(list, lowered, memory, dag, schedule.groups, schedule.order, r);
   r.replayed = true;
   r.serial = device.options().serial;
   r.timed = device.options().profile == Profile::dispatches;
@@ -186,9 +205,10 @@ Result<std::shared_ptr<PlanState>> compile(const NodeList& recorded, const PlanO
 
   report.dispatches = pass.dispatches;
   report.fences = static_cast<std::uint32_t>(r.launches.size()) - pass.dispatches;
-  report.levels = dag.n_levels;
+  report.levels = schedule.groups.count;
   report.longest_path = dag.n_levels;
-  report.barriers = dag.n_levels == 0 ? 0 : dag.n_levels - 1;
+  report.barriers = report.levels == 0 ? 0 : report.levels - 1;
+  report.moved = moved_count(program, schedule.order);
   report.edges = static_cast<std::uint32_t>(r.preds.size());
   report.hazard_edges = dag.edges_found;
   return plan;
@@ -241,6 +261,17 @@ Status Plan::run() const {
 Status Plan::run(const StepValues& values) const {
   ONEPASS_ASSIGN(const Submission s, run_async(values));
   return s.wait();
+}
+
+Result<std::uint32_t> Plan::count_hazards(std::uint32_t limit) const {
+  return guarded([&]() -> Result<std::uint32_t> {
+    if (!state_) return no_plan();
+    std::size_t count = 0;
+    for (const ExecutionModel model : {ExecutionModel::levels, ExecutionModel::edges}) {
+      count += graph::find_violations(state_->pass->recording, model, limit).size();
+    }
+    return static_cast<std::uint32_t>(count);
+  });
 }
 
 const PlanReport& Plan::report() const noexcept {

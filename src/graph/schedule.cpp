@@ -94,6 +94,24 @@ std::vector<std::uint32_t> barrier_positions(const Program& program,
   return positions;
 }
 
+Groups groups_of(const Program& program, std::span<const std::uint32_t> order) {
+  const std::vector<std::uint32_t> barriers = barrier_positions(program, order);
+  Groups groups;
+  groups.level.resize(program.size());
+  std::size_t left = barriers.size();
+  auto following = static_cast<std::uint32_t>(barriers.size()) + 1;  // level of the next dispatch
+  for (std::size_t position = order.size(); position-- > 0;) {
+    const std::uint32_t node = order[position];
+    if (program.kinds[node] != NodeKind::fence) {
+      groups.count = static_cast<std::uint32_t>(barriers.size()) + 1;
+      following = static_cast<std::uint32_t>(left);
+      if (left > 0 && barriers[left - 1] == position) --left;
+    }
+    groups.level[node] = following;
+  }
+  return groups;
+}
+
 std::uint32_t moved_count(const Program& program, std::span<const std::uint32_t> order) {
   std::uint32_t moved = 0, recorded = 0;
   for (const std::uint32_t node : order) {

@@ -25,6 +25,14 @@ std::vector<std::uint32_t> greedy_order(const Program& program,
 std::vector<std::uint32_t> barrier_positions(const Program& program,
                                              std::span<const std::uint32_t> order);
 
+// order as levels: per node, the barriers in front of its group. A fence has the level of the
+// dispatch that follows it, or as many as there are.
+struct Groups {
+  std::vector<std::uint32_t> level;
+  std::uint32_t count = 0;
+};
+Groups groups_of(const Program& program, std::span<const std::uint32_t> order);
+
 // Dispatch positions that hold another dispatch than in recorded order (fences not counted).
 std::uint32_t moved_count(const Program& program, std::span<const std::uint32_t> order);
 

@@ -96,9 +96,8 @@ Status Decoder::make_step(Pass& pass, std::uint32_t rows) const {
   return {};
 }
 
-void Decoder::forward(GraphSession& s, const View& step, std::uint32_t rows,
+void Decoder::forward(GraphSession& s, const ModelConfig& c, const View& step, std::uint32_t rows,
                       const Tensor& logits) const {
-  const ModelConfig& c = model_->config();
   const Weights& w = model_->weights();
   const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_});
   if (!logits) return;
@@ -129,7 +128,7 @@ Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
   if (pass.plan) return {};
   ONEPASS_TRY(make_step(pass, rows));
   GraphSession s = executor_.begin_recorded();
-  forward(s, pass.step.view(), rows, logits);
+  forward(s, model_->config(), pass.step.view(), rows, logits);
   if (rows == 1) choose(s, pass.step.view(), {});
   ONEPASS_ASSIGN(pass.plan,
                  s.compile({.step = &pass.step, .label = rows == 1 ? "decode" : "prefill"}));
@@ -145,7 +144,7 @@ Result<const Plan*> Decoder::decode_plan_for(const SamplingOptions& options) {
   if (!sampled_.plan || !same_choice(sampled_.options, options)) {
     ONEPASS_TRY(make_step(greedy_pass, 1));
     GraphSession s = executor_.begin_recorded();
-    forward(s, greedy_pass.step.view(), 1, logits_);
+    forward(s, model_->config(), greedy_pass.step.view(), 1, logits_);
     choose(s, greedy_pass.step.view(), options);
     ONEPASS_ASSIGN(Plan plan, s.compile({.step = &greedy_pass.step, .label = "decode"}));
     sampled_ = {options, std::move(plan)};
@@ -368,6 +367,24 @@ Status Decoder::truncate(std::uint32_t n) {
   given_ = false;
   device_is_ahead_ = false;
   return {};
+}
+
+Result<Plan> Decoder::inspect(std::uint32_t rows, PlanOptions options, std::uint32_t layers) const {
+  return guarded([&]() -> Result<Plan> {
+    if (rows == 0 || rows > max_chunk_rows) {
+      return fail(ErrorCode::invalid_argument, "inspect: " + std::to_string(rows) +
+                                                   " rows, expected 1 to " +
+                                                   std::to_string(max_chunk_rows));
+    }
+    ModelConfig config = model_->config();
+    config.n_layers = std::min(config.n_layers, layers);
+    ONEPASS_ASSIGN(const StepState step, StepState::create(model_->device(), rows, 1));
+    GraphSession s = executor_.begin_recorded();
+    forward(s, config, step.view(), rows, rows == 1 ? logits_ : Tensor{});
+    if (rows == 1) choose(s, step.view(), {});
+    options.step = &step;
+    return s.compile(options);
+  });
 }
 
 std::uint32_t Decoder::recorded_plans() const noexcept {

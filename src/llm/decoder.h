@@ -81,6 +81,10 @@ class Decoder {
   // The pass that every token of next replays. Empty before the first.
   const Plan& decode_plan() const noexcept { return decode_plan_of(sampling_); }
   std::uint32_t recorded_plans() const noexcept;
+  // The pass of `rows` rows, compiled as asked: to look at, neither kept nor run. With fewer layers
+  // than the model has, only the first ones.
+  Result<Plan> inspect(std::uint32_t rows, PlanOptions options = {},
+                       std::uint32_t layers = max_layers) const;
 
  private:
   // A recorded shape class: `rows` rows. The output head only for one row, or for scores.
@@ -93,6 +97,10 @@ class Decoder {
   explicit Decoder(std::shared_ptr<const Model> model)
       : model_(std::move(model)), executor_(model_->device()) {}
   Status allocate(const DecoderOptions& options);
+  // Records the ops of a pass; logits only where the tensor is given. choose: the next token from
+  // them, and the step of its pass.
+  void forward(GraphSession& s, const ModelConfig& config, const View& step, std::uint32_t rows,
+               const Tensor& logits) const;
   Status record(Pass& pass, std::uint32_t rows, const Tensor& logits);
   Status make_step(Pass& pass, std::uint32_t rows) const;
   // The plan that appends one token and chooses the next, and the one that only chooses.
@@ -101,7 +109,6 @@ class Decoder {
   const Plan& decode_plan_of(const SamplingOptions& options) const noexcept {
     return options.is_greedy() ? passes_[0].plan : sampled_.plan;
   }
-  void forward(GraphSession& s, const View& step, std::uint32_t rows, const Tensor& logits) const;
   void choose(GraphSession& s, const View& step, const SamplingOptions& options) const;
   Status check(std::span<const std::uint32_t> tokens) const;
   // The rows of the next chunk: whole buckets, or one padded by less than a quarter.

@@ -19,6 +19,12 @@ constexpr SyntheticPreset presets[] = {
     {"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 1000000.0f},
     {"llama1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 500000.0f},
     {"llama8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 500000.0f},
+    {"tiny-qwen2", "qwen2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
+    {"tiny-qwen3", "qwen3", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f},
+    {"tiny-qwen3moe", "qwen3moe", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f, 8, 2, 256},
+    {"tiny-gemma2", "gemma2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f, 0, 0, 0, 32},
+    {"tiny-gemma3", "gemma3", 256, 6, 8, 4, 64, 768, 4096, 1000000.0f, 0, 0, 0, 32},
+    {"tiny-phi3", "phi3", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
 };
 
 // Where a block's f16 scales are, and what multiple of the wanted standard deviation they are when
@@ -101,11 +107,25 @@ std::string known_names() {
   return text;
 }
 
+bool same_preset(std::string_view a, std::string_view b) {
+  std::string plain[2];
+  for (const char c : a) plain[0] += c == '-' ? "" : std::string(1, c);
+  for (const char c : b) plain[1] += c == '-' ? "" : std::string(1, c);
+  return plain[0] == plain[1];
+}
+
 struct Size {
   std::uint32_t n, k;  // n = 0: a vector of k
+  std::uint32_t experts = 0;
+  bool plain = false;  // f32 in every file
 };
 std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
+  const Architecture& a = *c.architecture;
   const std::uint32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
+  if (a.name == "qwen2" && tensor.starts_with("blk.")) {
+    if (tensor.ends_with(".attn_q.bias")) return Size{0, q};
+    if (tensor.ends_with(".attn_k.bias") || tensor.ends_with(".attn_v.bias")) return Size{0, kv};
+  }
   if (!tensor.ends_with(".weight")) return std::nullopt;
   tensor.remove_suffix(7);
   if (tensor == "token_embd" || tensor == "output") return Size{c.vocab, c.dim};
@@ -116,12 +136,25 @@ std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
   if (dot == tensor.npos) return std::nullopt;
   tensor.remove_prefix(dot + 1);
   if (tensor == "attn_norm" || tensor == "ffn_norm") return Size{0, c.dim};
-  if (tensor == "attn_q") return Size{q, c.dim};
-  if (tensor == "attn_k" || tensor == "attn_v") return Size{kv, c.dim};
+  if (a.fused && tensor == "attn_qkv") return Size{q + 2 * kv, c.dim};
+  if (!a.fused && tensor == "attn_q") return Size{q, c.dim};
+  if (!a.fused && (tensor == "attn_k" || tensor == "attn_v")) return Size{kv, c.dim};
   if (tensor == "attn_output") return Size{c.dim, q};
+  if (a.post_norms && (tensor == "post_attention_norm" || tensor == "post_ffw_norm")) {
+    return Size{0, c.dim};
+  }
+  if (c.n_experts > 0) {
+    if (tensor == "ffn_gate_inp") return Size{c.n_experts, c.dim, 0, true};
+    if (tensor == "ffn_gate_exps" || tensor == "ffn_up_exps") {
+      return Size{c.expert_ffn_dim, c.dim, c.n_experts};
+    }
+    if (tensor == "ffn_down_exps") return Size{c.dim, c.expert_ffn_dim, c.n_experts};
+  }
+  if (a.fused && tensor == "ffn_gate") return std::nullopt;
+  if (a.fused && tensor == "ffn_up") return Size{2 * c.ffn_dim, c.dim};
   if (tensor == "ffn_gate" || tensor == "ffn_up") return Size{c.ffn_dim, c.dim};
   if (tensor == "ffn_down") return Size{c.dim, c.ffn_dim};
-  if (c.architecture->head_norms && (tensor == "attn_q_norm" || tensor == "attn_k_norm")) {
+  if (a.head_norms && (tensor == "attn_q_norm" || tensor == "attn_k_norm")) {
     return Size{0, c.head_dim};
   }
   return std::nullopt;
@@ -138,8 +171,9 @@ Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint
     const std::size_t colon = std::min(rest.find(':'), rest.size());
     const std::string_view preset_name = rest.substr(0, colon);
     const std::string_view quant = colon < rest.size() ? rest.substr(colon + 1) : "f32";
-    const auto preset = std::find_if(std::begin(presets), std::end(presets),
-                                     [&](const auto& p) { return p.name == preset_name; });
+    const auto preset = std::find_if(std::begin(presets), std::end(presets), [&](const auto& p) {
+      return same_preset(p.name, preset_name);
+    });
     const auto type = dtype_from_name(quant);
     if (preset == std::end(presets) || !type || find_format(*type) == nullptr) {
       return fail(ErrorCode::not_found,
@@ -154,7 +188,17 @@ Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint
     c.n_layers = preset->layers, c.dim = preset->dim, c.ffn_dim = preset->ffn;
     c.n_heads = preset->heads, c.n_kv_heads = preset->kv_heads, c.head_dim = preset->head_dim;
     c.vocab = preset->vocab, c.context = 8192, c.norm_eps = 1e-5f;
-    c.rope.mode = c.architecture->rope, c.rope.dims = c.head_dim, c.rope.base = preset->rope_base;
+    const Architecture& a = *c.architecture;
+    c.rope.mode = a.rope, c.rope.dims = c.head_dim, c.rope.base = preset->rope_base;
+    c.rope.base_local = a.window > 0 ? c.rope.base : 10000.0f;
+    c.n_experts = preset->experts, c.n_experts_used = preset->experts_used;
+    c.expert_ffn_dim = preset->expert_ffn;
+    c.attention_softcap = a.attention_softcap, c.final_softcap = a.final_softcap;
+    if (a.post_norms) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+    c.window = preset->window;
+    for (std::uint32_t i = 0; c.window > 0 && i < c.n_layers; ++i) {
+      c.local.push_back(i % a.window_period < a.window_period - 1 ? 1 : 0);
+    }
     return s;
   });
 }
@@ -171,12 +215,13 @@ std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
   StoredTensor t;
   t.name = name;
   const bool matrix = size->n > 0;
-  t.dtype = matrix ? matrix_type(size->k) : DType::f32;
+  t.dtype = matrix && !size->plain ? matrix_type(size->k) : DType::f32;
   t.type = onepass::name(*t.dtype);
-  t.rank = matrix ? 2 : 1;
-  t.dims = matrix ? std::array<std::uint64_t, 4>{size->n, size->k, 1, 1}
-                  : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
-  t.bytes = *storage_bytes(*t.dtype, std::max(size->n, 1u) * std::uint64_t{size->k});
+  t.rank = size->experts > 0 ? 3 : matrix ? 2 : 1;
+  t.dims = size->experts > 0 ? std::array<std::uint64_t, 4>{size->experts, size->n, size->k, 1}
+           : matrix          ? std::array<std::uint64_t, 4>{size->n, size->k, 1, 1}
+                             : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
+  t.bytes = *storage_bytes(*t.dtype, t.dims[0] * t.dims[1] * t.dims[2]);
   return t;
 }
 
@@ -186,9 +231,10 @@ Status SyntheticSource::read(const StoredTensor& tensor, std::uint64_t offset,
   if (format == nullptr || offset > tensor.bytes || out.size() > tensor.bytes - offset) {
     return fail(ErrorCode::invalid_argument, "read " + tensor.name + ": out of range");
   }
-  const bool matrix = tensor.rank == 2;
-  const float deviation = matrix ? 1.0f / std::sqrt(static_cast<float>(tensor.dims[1])) : 0.05f;
-  const float mean = matrix ? 0.0f : 1.0f;
+  const bool matrix = tensor.rank > 1;
+  const auto cols = static_cast<float>(tensor.dims[tensor.rank - 1]);
+  const float deviation = matrix ? 1.0f / std::sqrt(cols) : 0.05f;
+  const float mean = matrix || tensor.name.ends_with(".bias") ? 0.0f : 1.0f;
   const std::uint64_t stream = mix(hash(tensor.name) + seed_ * 0x9e3779b97f4a7c15u);
   const std::uint64_t bytes = info(format->type).block_bytes;
   std::array<std::byte, 256> block;

@@ -21,14 +21,17 @@ struct SyntheticPreset {
   std::string_view name, architecture;
   std::uint32_t dim, layers, heads, kv_heads, head_dim, ffn, vocab;
   float rope_base;
+  std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
+  std::uint32_t window = 0;  // of the architecture's local layers
 };
 std::span<const SyntheticPreset> synthetic_presets() noexcept;
 
 // Every byte is a function of preset, format, seed and place: reading in parts gives the same.
 class SyntheticSource final : public WeightSource {
  public:
-  // "synthetic:PRESET:QUANT", QUANT one of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k. Rows that are no
-  // whole blocks fall back to q8_0, then f16, as in published files.
+  // "synthetic:PRESET:QUANT", hyphens of PRESET left out or not, QUANT one of f32, f16, bf16, q8_0,
+  // q4_0, q4_k, q6_k. Rows that are no whole blocks fall back to q8_0, then f16, as in published
+  // files.
   static Result<SyntheticSource> create(std::string_view spec, std::uint64_t seed = 1);
   const ModelConfig& config() const noexcept { return config_; }
 

@@ -79,12 +79,12 @@ class Layers {
     out_ = memory(DType::f32, {kind.rows, dim});
   }
 
-  Plan compile(bool fuse) {
+  Plan compile(bool fuse, Policy policy = Policy::exact) {
     GraphSession s = executor_.begin_recorded();
     Tensor h = x_;
     for (const Layer& l : layers_) h = forward(s, l, h);
     ops::scale(s, {.x = h, .out = out_, .factor = 1.0f});
-    Result<Plan> plan = s.compile({.step = &step_, .fuse = fuse});
+    Result<Plan> plan = s.compile({.step = &step_, .fuse = fuse, .policy = policy});
     EXPECT_TRUE(plan) << (plan ? "" : plan.error().to_string());
     return plan ? *plan : Plan();
   }
@@ -257,6 +257,9 @@ TEST_P(FuseLayers, GiveTheBitsOfTheSeparateDispatches) {
   Layers model(GetParam(), device);
   const Plan separate = model.compile(false), fused = model.compile(true);
   EXPECT_EQ(model.run(fused), model.run(separate));
+  for (const bool fuse : {false, true}) {
+    EXPECT_EQ(model.run(model.compile(fuse, Policy::greedy64)), model.run(fused));
+  }
   const std::uint32_t last = 1;  // the copy of the result
   EXPECT_LE(fused.report().dispatches, GetParam().dispatches * layers + last);
   EXPECT_GT(separate.report().dispatches, fused.report().dispatches);

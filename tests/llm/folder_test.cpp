@@ -335,6 +335,13 @@ TEST(Synthetic, PresetsHaveTheirShapes) {
   EXPECT_EQ(source->find("blk.0.attn_q_norm.weight")->dims[0], 128u);
   EXPECT_EQ(source->find("blk.0.attn_q.weight")->dtype, DType::q4_k);
   EXPECT_EQ(source->find("output.weight")->bytes, 151936ull * 1024 / 256 * 144);
+  EXPECT_EQ(llm::SyntheticSource::create("synthetic:llama-1b:q4_0")->config().dim, 2048u);
+  const auto experts = llm::SyntheticSource::create("synthetic:tiny-qwen3moe:q4_k");
+  EXPECT_EQ(experts->find("blk.0.ffn_up_exps.weight")->rank, 3u);
+  EXPECT_EQ(experts->find("blk.0.ffn_gate_inp.weight")->dtype, DType::f32);
+  const auto fused = llm::SyntheticSource::create("synthetic:tiny-phi3:q4_k");
+  EXPECT_EQ(fused->find("blk.0.ffn_up.weight")->dims[0], 2u * fused->config().ffn_dim);
+  EXPECT_FALSE(fused->find("blk.0.ffn_gate.weight"));
   const auto narrow = llm::SyntheticSource::create("synthetic:stories15m:q4_k");
   EXPECT_EQ(narrow->find("blk.0.attn_q.weight")->dtype, DType::q8_0);
   EXPECT_FALSE(narrow->find("blk.0.attn_q_norm.weight"));

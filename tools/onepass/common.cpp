@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -99,6 +100,17 @@ std::string show_bytes(std::uint64_t bytes) {
   std::snprintf(text, sizeof text, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
                 units[unit]);
   return text;
+}
+
+CLI::Validator number_from(double min, double max) {
+  std::string range = CLI::detail::to_string(min) + " to " + CLI::detail::to_string(max);
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        double value = 0.0;
+        if (CLI::detail::lexical_cast(text, value) && value >= min && value <= max) return {};
+        return "'" + text + "', expected a number from " + range;
+      },
+      "[" + range + "]");
 }
 
 void DeviceArgs::add_choice_to(CLI::App& app) {

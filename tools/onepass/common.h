@@ -18,11 +18,15 @@ namespace onepass::tool {
 using Run = std::function<int()>;
 
 // Each adds one subcommand to the app and, once it is parsed, sets run.
+void add_bench(CLI::App& app, Run& run);
 void add_block(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
+void add_graph(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
+void add_logits(CLI::App& app, Run& run);
+void add_perplexity(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 
 inline constexpr int exit_usage = 2;
@@ -46,6 +50,8 @@ Result<std::string> read_stdin();
 Result<std::vector<std::uint32_t>> parse_ids(std::string_view text);
 // "12.7 MB"
 std::string show_bytes(std::uint64_t bytes);
+// A number from min to max; what is not a number is refused too.
+CLI::Validator number_from(double min, double max);
 
 struct DeviceArgs {
   std::string name = "auto";

@@ -39,11 +39,15 @@ int main(int argc, char** argv) {
   app.footer(
       "Example:\n  onepass generate -p \"Once upon a time\"\nonepass COMMAND --help tells more.");
   tool::Run run;
+  tool::add_bench(app, run);
   tool::add_block(app, run);
   tool::add_detokenize(app, run);
   tool::add_devices(app, run);
   tool::add_generate(app, run);
+  tool::add_graph(app, run);
   tool::add_info(app, run);
+  tool::add_logits(app, run);
+  tool::add_perplexity(app, run);
   tool::add_tokenize(app, run);
   tool::catch_signals();
   try {

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""compare_llama_cpp.py [options]: onepass and llama.cpp on the same files, threads and tests
+
+Every repeat runs both programs on every model in turn, so that a machine that changes its speed does so
+for both; medians are compared. Prints a Markdown table with date, commit and versions. Needs
+llama-cpp-python (pip install llama-cpp-python, or --llama FOLDER).
+
+    scripts/compare_llama_cpp.py --models build/models --onepass build/release/bin/onepass
+"""
+
+import argparse
+import datetime
+import glob
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+
+DEFAULT_MODELS = "tiny:q8_0,smollm135m:q4_0,smollm135m:q8_0,qwen3-0.6b:q4_0,llama1b:q4_0"
+MUST = {"tg": 1.1, "pp": 0.9}
+GOAL = {"tg": 1.4, "pp": 1.1}
+
+
+def parse_args():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--models", required=True, help="folder of GGUF files")
+    p.add_argument("--only", help="names of files in it, without .gguf, separated by commas")
+    p.add_argument("--make-gguf", metavar="SCRIPT",
+                   help="first makes the missing ones: SCRIPT PRESET QUANT FILE.gguf")
+    p.add_argument("--make", default=DEFAULT_MODELS, help="which: PRESET:QUANT,... (%(default)s)")
+    p.add_argument("--onepass", default="build/release/bin/onepass")
+    p.add_argument("--llama", metavar="FOLDER", help="where the llama_cpp module is")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--tests", default="tg64,pp128,pp512")
+    p.add_argument("--out", help="also append the table to this file")
+    p.add_argument("--check", action="store_true", help="exit 1 when a required ratio is missed")
+    p.add_argument("--worker", help=argparse.SUPPRESS)
+    return p.parse_args()
+
+
+def make_models(args):
+    os.makedirs(args.models, exist_ok=True)
+    for item in args.make.split(","):
+        preset, quant = item.split(":")
+        path = os.path.join(args.models, f"{preset}-{quant}.gguf")
+        if not os.path.exists(path):
+            subprocess.run([sys.executable, args.make_gguf, preset, quant, path + ".part"],
+                           check=True, stdout=subprocess.DEVNULL)
+            os.rename(path + ".part", path)
+
+
+def split(test):
+    return test[:2], int(test[2:])
+
+
+def worker(args):
+    """llama.cpp's figures for one model, once: {test: tokens per second} on stdout."""
+    import llama_bindings as bindings  # pylint: disable=import-outside-toplevel
+    lib = bindings.load_bindings(args.llama)
+    tests = [split(t) for t in args.tests.split(",")]
+    model = bindings.Model(lib, args.worker, args.threads, max(n for _, n in tests) + 1)
+    rng = random.Random(1)
+    speeds = {}
+    for kind, n in tests:
+        tokens = [rng.randrange(model.vocab) for _ in range(n)]
+        if kind == "pp":
+            model.prompt_seconds(tokens)
+            speeds[f"{kind}{n}"] = n / model.prompt_seconds(tokens)
+        else:
+            model.decode_seconds(tokens[:1])
+            speeds[f"{kind}{n}"] = n / model.decode_seconds(tokens)
+    print(json.dumps({"speeds": speeds, "version": lib.__version__}))
+
+
+def run_llama(args, path):
+    command = [sys.executable, os.path.abspath(__file__), "--worker", path, "--models", args.models,
+               "--threads", str(args.threads), "--tests", args.tests]
+    if args.llama:
+        command += ["--llama", args.llama]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def run_onepass(args, path):
+    tests = [split(t) for t in args.tests.split(",")]
+    command = [args.onepass, "bench", "-m", path, "-t", str(args.threads), "-r", "1", "-o", "json",
+               "-p", ",".join(str(n) for k, n in tests if k == "pp") or "0",
+               "-n", ",".join(str(n) for k, n in tests if k == "tg") or "0"]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(result.stdout)
+
+
+def measure(args, paths):
+    """{(model, test): {"ours": [...], "theirs": [...]}}, bandwidths, and one row of facts per model."""
+    speeds, bandwidths, facts, version = {}, [], {}, ""
+    for repeat in range(args.repeats):
+        for path in paths:
+            name = os.path.basename(path)[:-len(".gguf")]
+            print(f"repeat {repeat + 1} of {args.repeats}: {name}", file=sys.stderr)
+            for ours in (True, False) if repeat % 2 == 0 else (False, True):
+                if ours:
+                    for row in run_onepass(args, path):
+                        cell = speeds.setdefault((name, row["test"]), {"ours": [], "theirs": []})
+                        cell["ours"].append(row["avg_ts"])
+                        bandwidths.append(row["memory_bytes_per_second"])
+                        facts[name] = row
+                else:
+                    data = run_llama(args, path)
+                    version = data["version"]
+                    for test, speed in data["speeds"].items():
+                        cell = speeds.setdefault((name, test), {"ours": [], "theirs": []})
+                        cell["theirs"].append(speed)
+    return speeds, bandwidths, facts, version
+
+
+def git(*args):
+    result = subprocess.run(["git", *args], capture_output=True, text=True, check=False,
+                            cwd=os.path.dirname(os.path.abspath(__file__)))
+    return result.stdout.strip()
+
+
+def report(args, speeds, bandwidths, facts, version):
+    bandwidth = statistics.median(bandwidths)
+    some = next(iter(facts.values()))
+    changed = " and changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    lines = [
+        f"### {datetime.date.today()}, commit {git('rev-parse', '--short', 'HEAD')}{changed}",
+        "",
+        f"onepass {some['build_version']} against llama-cpp-python {version} on {some['device']}, "
+        f"{args.threads} threads, medians of {args.repeats} interleaved runs (in brackets: smallest and "
+        f"largest). Memory reads {bandwidth / 1e9:.1f} GB/s "
+        f"({min(bandwidths) / 1e9:.1f} to {max(bandwidths) / 1e9:.1f}).",
+        "",
+        "| model | test | onepass t/s | llama.cpp t/s | ratio | required | goal | of the read bandwidth |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    missed = []
+    for (name, test), cell in speeds.items():
+        ours, theirs = (statistics.median(cell[k]) for k in ("ours", "theirs"))
+        kind = test[:2]
+        goal = 2.0 if kind == "tg" and name.startswith("tiny") else GOAL[kind]
+        ratio = ours / theirs
+        if ratio < MUST[kind]:
+            missed.append(f"{name} {test}: {ratio:.2f} of {MUST[kind]}")
+        mark = "missed" if ratio < MUST[kind] else "goal" if ratio >= goal else "met"
+        share = ""
+        if kind == "tg":
+            share = f"{facts[name]['bytes_per_token'] * ours / bandwidth * 100:.0f} %"
+        spread = {k: f"({min(cell[k]):.4g}–{max(cell[k]):.4g})" for k in cell}
+        lines.append(f"| {name} | {test} | {ours:.4g} {spread['ours']} | "
+                     f"{theirs:.4g} {spread['theirs']} | **{ratio:.2f}** | {MUST[kind]} ({mark}) | "
+                     f"{goal} | {share} |")
+    return "\n".join(lines) + "\n", missed
+
+
+def main():
+    args = parse_args()
+    if args.worker:
+        worker(args)
+        return 0
+    if args.make_gguf:
+        make_models(args)
+    paths = sorted(glob.glob(os.path.join(args.models, "*.gguf")), key=os.path.getsize)
+    if args.only:
+        wanted = args.only.split(",")
+        paths = [p for p in paths if os.path.basename(p)[:-len(".gguf")] in wanted]
+    if not paths:
+        print(f"no GGUF files in {args.models}", file=sys.stderr)
+        return 2
+    text, missed = report(args, *measure(args, paths))
+    print(text, end="")
+    if args.out:
+        with open(args.out, "a", encoding="utf-8") as f:
+            f.write("\n" + text)
+    for line in missed:
+        print("missed: " + line, file=sys.stderr)
+    return 1 if missed and args.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

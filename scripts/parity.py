@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""parity.py [options] [FILE.gguf ...]: logits of onepass and llama.cpp against a float64 forward pass
+
+Feeds the same tokens (10 prompts of 64) to onepass, to llama.cpp (f32 cache) and to float64_model.py and
+prints, per file: the NMSE of both to float64, their ratio (at most 1.25), and how often the most likely
+token differs, between the two and from float64. A difference between the two counts as wrong where
+llama.cpp's two largest logits are further apart than six times the rms difference of the two logit vectors
+there; the others may be at most 4 %. --random also makes small files of every architecture and format.
+Needs numpy, gguf and llama-cpp-python from PyPI.
+
+    scripts/parity.py --onepass build/release/bin/onepass --random models/stories-12m-q8_0.gguf
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import llama_bindings
+import random_gguf
+from float64_model import Float64Model
+
+MAX_RATIO, MAX_PLAIN_NMSE, MAX_OTHER = 1.25, 1e-6, 0.04
+GAP = 6.0
+EXPERT_PROMPTS = 6  # times as many where there are experts
+FORMATS = ("q4_0", "q8_0", "q4_k", "q6_k", "f16")
+TEXT = """Once upon a time there was a girl called Mia who lived in a small house near the sea. Every \
+morning she went down to the water to look for shells. One day she found a blue bottle with a letter in \
+it. The letter said that a boat would come at noon and that nobody should be afraid. Mia ran home to tell \
+her brother Tom. Tom did not believe her, but he put on his shoes and went with her. They sat on a big \
+stone and waited. The sun was hot and the birds were loud. At noon a little white boat came around the \
+rocks. An old man stood in it and waved his hat. "Good day," he said, "I have lost my dog. Have you seen \
+him?" Mia shook her head, but Tom remembered a brown dog that slept behind the bakery. They all walked to \
+the village together. The dog jumped up and barked when it saw the old man. He laughed and gave the \
+children a bag of apples and a map of the islands. That night they read the map under the blanket and \
+planned a long journey, and in the morning it was raining, so they stayed in bed and dreamed of boats."""
+
+
+def parse_args():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("files", nargs="*")
+    p.add_argument("--onepass", default="build/release/bin/onepass")
+    p.add_argument("--llama", metavar="FOLDER", help="where the llama_cpp module is")
+    p.add_argument("--random", action="store_true", help="also random files of every architecture")
+    p.add_argument("--only", default="", help="of those, the ones whose name contains this")
+    p.add_argument("--text", metavar="FILE", help="prompts from this instead of a story in English")
+    p.add_argument("--prompts", type=int, default=10)
+    p.add_argument("--tokens", type=int, default=64)
+    p.add_argument("--threads", type=int, default=2)
+    return p.parse_args()
+
+
+def prompts_for(args, path, vocab, count):
+    """Parts of the text, or random ids where the file has no vocabulary."""
+    text = TEXT
+    if args.text:
+        with open(args.text, encoding="utf-8") as f:
+            text = f.read()
+    result = subprocess.run([args.onepass, "tokenize", "-m", path, text], capture_output=True,
+                            text=True, check=False)
+    rng = random.Random(3)
+    if result.returncode != 0:
+        return [[rng.randrange(vocab) for _ in range(args.tokens)] for _ in range(count)]
+    ids = [int(t) for t in result.stdout.split()]
+    step = max(1, (len(ids) - args.tokens) // count)
+    return [[1] + ids[i * step:i * step + args.tokens - 1] for i in range(count)]
+
+
+def our_logits(args, path, tokens, vocab, folder):
+    out = os.path.join(folder, "logits.f32")
+    subprocess.run([args.onepass, "logits", "-m", path, "--tokens", ",".join(map(str, tokens)),
+                    "--all", "--kv", "f32", "--out", out, "-t", str(args.threads)],
+                   check=True, capture_output=True)
+    return np.fromfile(out, np.float32).reshape(len(tokens), vocab).astype(np.float64)
+
+
+class Totals:
+    """Sums over positions."""
+
+    def __init__(self):
+        self.ours = self.theirs = self.reference = 0.0
+        self.positions = self.wrong = self.other = 0
+        self.our_misses = self.their_misses = 0  # another token than float64
+
+    def add(self, ours, theirs, reference):
+        self.ours += ((ours - reference) ** 2).sum()
+        self.theirs += ((theirs - reference) ** 2).sum()
+        self.reference += (reference ** 2).sum()
+        top = np.sort(theirs, axis=1)[:, -2:]
+        gap = top[:, 1] - top[:, 0]
+        rms = np.sqrt(np.mean((ours - theirs) ** 2, axis=1))
+        differ = ours.argmax(axis=1) != theirs.argmax(axis=1)
+        exact = reference.argmax(axis=1)
+        self.our_misses += int((ours.argmax(axis=1) != exact).sum())
+        self.their_misses += int((theirs.argmax(axis=1) != exact).sum())
+        self.positions += len(ours)
+        self.wrong += int((differ & (gap > GAP * rms)).sum())
+        self.other += int((differ & (gap <= GAP * rms)).sum())
+
+
+def check(args, lib, path, folder):
+    """One line of the table, and what is wrong."""
+    reference = Float64Model(path)
+    llama = llama_bindings.Model(lib, path, args.threads, args.tokens, batch=args.tokens,
+                                 f32_cache=True)
+    totals = Totals()
+    # A near tie between experts costs a thousand times the usual error: a mean needs many of them.
+    more = EXPERT_PROMPTS if "expert_count" in " ".join(reference.fields) else 1
+    for tokens in prompts_for(args, path, reference.vocab, args.prompts * more):
+        totals.add(our_logits(args, path, tokens, reference.vocab, folder),
+                   np.array(llama.logits(tokens), np.float64), reference.logits(tokens))
+    llama.close()
+    ours, theirs = totals.ours / totals.reference, totals.theirs / totals.reference
+    problems = []
+    if not ours <= MAX_RATIO * theirs:
+        problems.append(f"NMSE {ours / theirs:.2f} times llama.cpp's")
+    plain = all(t in ("F16", "F32") for t in reference.types)
+    if plain and not ours <= MAX_PLAIN_NMSE:
+        problems.append(f"NMSE above {MAX_PLAIN_NMSE}")
+    if totals.wrong:
+        problems.append(f"{totals.wrong} wrong tokens")
+    if totals.other > MAX_OTHER * totals.positions:
+        problems.append(f"{totals.other} other tokens of {totals.positions}")
+    name = os.path.basename(path)[:-len(".gguf")]
+    print(f"| {name} | {reference.arch} | {ours:.2e} | {theirs:.2e} | {ours / theirs:.2f} | "
+          f"{totals.wrong} | {totals.other} of {totals.positions} | {totals.our_misses} | "
+          f"{totals.their_misses} | {'; '.join(problems) or 'ok'} |",
+          flush=True)
+    return not problems
+
+
+def main():
+    args = parse_args()
+    lib = llama_bindings.load_bindings(args.llama)
+    print("| file | architecture | onepass NMSE | llama.cpp NMSE | ratio | wrong | other | "
+          "onepass not float64's | llama.cpp not float64's | result |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        for path in args.files:
+            good &= check(args, lib, path, folder)
+        for preset in random_gguf.PRESETS if args.random else ():
+            for quant in FORMATS:
+                name = f"{preset}-{quant}"
+                if args.only not in name:
+                    continue
+                path = os.path.join(folder, name + ".gguf")
+                random_gguf.make(preset, quant, path)
+                good &= check(args, lib, path, folder)
+                os.remove(path)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

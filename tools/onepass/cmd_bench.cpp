@@ -1,0 +1,334 @@
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "common.h"
+#include "core/os.h"
+#include "json_writer.h"
+#include "llm/decoder.h"
+#include "memory_bandwidth.h"
+#include "model_facts.h"
+#include "terminal.h"
+
+namespace onepass::tool {
+namespace {
+
+struct BenchArgs {
+  ModelArgs model;
+  std::vector<std::uint32_t> prompts{512}, generated{128}, depths{0};
+  std::uint32_t repetitions = 5;
+  std::string kv = "f16";
+  std::string output = "md";
+  bool json = false;
+};
+
+struct Test {
+  std::uint32_t prompt = 0, generated = 0, depth = 0;  // one of the first two is 0
+  std::uint32_t tokens() const { return prompt + generated; }
+  std::string name() const {
+    std::string text =
+        prompt > 0 ? "pp" + std::to_string(prompt) : "tg" + std::to_string(generated);
+    if (depth > 0) text += " @ d" + std::to_string(depth);
+    return text;
+  }
+};
+
+struct Mean {
+  double mean = 0.0, deviation = 0.0;
+};
+Mean mean_of(const std::vector<double>& values) {
+  Mean m;
+  const auto n = static_cast<double>(values.size());
+  m.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  for (const double x : values) m.deviation += (x - m.mean) * (x - m.mean);
+  m.deviation = values.size() > 1 ? std::sqrt(m.deviation / (n - 1.0)) : 0.0;
+  return m;
+}
+
+// The same ids in every run.
+std::vector<std::uint32_t> random_tokens(std::size_t n, std::uint32_t vocab) {
+  std::vector<std::uint32_t> ids(n);
+  std::uint64_t state = 1;
+  for (std::uint32_t& id : ids) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    id = static_cast<std::uint32_t>((state >> 33) % vocab);
+  }
+  return ids;
+}
+
+// Nanoseconds of one run behind the first `depth` tokens.
+Result<std::uint64_t> run_once(llm::Decoder& decoder, const Test& test,
+                               std::span<const std::uint32_t> tokens) {
+  ONEPASS_TRY(decoder.truncate(test.depth));
+  const std::uint64_t begin = os::now_ns();
+  if (test.prompt > 0) {
+    ONEPASS_TRY(decoder.append(tokens, &interrupt_flag()));
+  } else {
+    for (const std::uint32_t token : tokens) {
+      ONEPASS_TRY(decoder.append({&token, 1}, &interrupt_flag()));
+    }
+  }
+  return os::now_ns() - begin;
+}
+
+Result<std::vector<double>> measure(llm::Decoder& decoder, const Test& test,
+                                    std::uint32_t repetitions) {
+  const std::uint32_t vocab = decoder.model().config().vocab;
+  const std::vector<std::uint32_t> ids =
+      random_tokens(std::size_t{test.depth} + test.tokens(), vocab);
+  const auto tokens = std::span(ids).subspan(test.depth);
+  ONEPASS_TRY(decoder.truncate(0));
+  ONEPASS_TRY(decoder.append(std::span(ids).first(test.depth), &interrupt_flag()));
+  // Warm-up: plans are recorded, memory is touched.
+  ONEPASS_TRY(run_once(decoder, test, test.prompt > 0 ? tokens : tokens.first(1)));
+  std::vector<double> ns;
+  for (std::uint32_t i = 0; i < repetitions; ++i) {
+    ONEPASS_ASSIGN(const std::uint64_t one, run_once(decoder, test, tokens));
+    ns.push_back(static_cast<double>(std::max<std::uint64_t>(one, 1)));
+  }
+  return ns;
+}
+
+std::string sized(double value, double step, const char* const* units) {
+  char text[48];
+  int unit = 0;
+  for (; value >= step && units[unit + 1] != nullptr; ++unit) value /= step;
+  std::snprintf(text, sizeof text, "%.2f %s", value, units[unit]);
+  return text;
+}
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* units[] = {"MiB", "GiB", nullptr};
+  return sized(static_cast<double>(bytes) / 1048576.0, 1024.0, units);
+}
+std::string count_text(std::uint64_t n) {
+  constexpr const char* units[] = {"M", "B", nullptr};
+  return sized(static_cast<double>(n) * 1e-6, 1000.0, units);
+}
+
+// Everything a row can show.
+struct Row {
+  std::string file;
+  ModelFacts model;
+  std::string backend, device, kv;
+  std::uint32_t threads = 0;
+  Test test;
+  std::string time;
+  std::vector<double> ns;
+  double bandwidth = 0.0;  // bytes per second; 0: not known
+
+  std::vector<double> speeds() const {
+    std::vector<double> list;
+    for (const double x : ns) list.push_back(static_cast<double>(test.tokens()) * 1e9 / x);
+    return list;
+  }
+};
+
+class Printer {
+ public:
+  explicit Printer(std::string format) : format_(std::move(format)) {}
+
+  Status begin() const {
+    if (format_ == "json") return put("[");
+    if (format_ == "csv") {
+      std::string line;
+      for_each_field({}, [&](const char* name, const auto&) {
+        line += std::string(line.empty() ? "" : ",") + name;
+      });
+      return put(line + "\n");
+    }
+    return put(
+        markdown({"model", "size", "params", "backend", "threads", "test", "t/s"}) +
+        "| ------------------------------ | ---------: | ---------: | ---------- | ------: | "
+        "--------------: | -------------------: |\n");
+  }
+  Status row(const Row& r) {
+    if (format_ == "json") {
+      JsonWriter json;
+      json.begin_object();
+      for_each_field(r, [&](const char* name, const auto& value) { add(json.key(name), value); });
+      for (const bool in_ns : {true, false}) {
+        json.key(in_ns ? "samples_ns" : "samples_ts").begin_array();
+        for (const double x : in_ns ? r.ns : r.speeds()) json.value(x);
+        json.end_array();
+      }
+      return put(std::string(std::exchange(first_, false) ? "\n  " : ",\n  ") +
+                 json.end_object().text());
+    }
+    if (format_ == "csv") {
+      std::string line;
+      for_each_field(r, [&](const char*, const auto& value) {
+        line += (line.empty() ? "" : ",") + csv(value);
+      });
+      return put(line + "\n");
+    }
+    const Mean speed = mean_of(r.speeds());
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2f ± %.2f", speed.mean, speed.deviation);
+    return put(markdown({r.model.type, size_text(r.model.bytes), count_text(r.model.parameters),
+                         r.backend, std::to_string(r.threads), r.test.name(), text}));
+  }
+  Status end() const { return format_ == "json" ? put("\n]\n") : Status{}; }
+
+ private:
+  static std::string markdown(const std::vector<std::string>& cells) {
+    constexpr int widths[] = {-30, 10, 10, -10, 7, 15, 20};
+    std::string line = "|";
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      // The sign ± is two bytes and one column.
+      const auto columns = static_cast<std::size_t>(std::count_if(
+          cells[i].begin(), cells[i].end(), [](char c) { return (c & 0xc0) != 0x80; }));
+      const auto width = static_cast<std::size_t>(std::abs(widths[i]));
+      const std::string gap(width > columns ? width - columns : 0, ' ');
+      line += widths[i] < 0 ? " " + cells[i] + gap + " |" : " " + gap + cells[i] + " |";
+    }
+    return line + "\n";
+  }
+  static std::string csv(const std::string& text) {
+    std::string out = "\"";
+    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+    return out + "\"";
+  }
+  static std::string csv(std::uint64_t n) { return std::to_string(n); }
+  static std::string csv(double n) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", n);
+    return is_known(n) ? text : "";
+  }
+  static void add(JsonWriter& json, const std::string& text) { json.value(text); }
+  static void add(JsonWriter& json, std::uint64_t n) { json.value(n); }
+  static void add(JsonWriter& json, double n) { is_known(n) ? json.value(n) : json.null(); }
+  static bool is_known(double n) { return n >= 0.0; }
+
+  template <class F>
+  static void for_each_field(const Row& r, F&& f) {
+    const Mean ns = r.ns.empty() ? Mean{} : mean_of(r.ns);
+    const Mean speed = r.ns.empty() ? Mean{} : mean_of(r.speeds());
+    constexpr double unknown = -1.0;
+    const double read =
+        r.test.generated > 0 ? static_cast<double>(r.model.bytes_per_token) * speed.mean : unknown;
+    const bool share_known = r.bandwidth > 0.0 && r.test.generated > 0;
+    f("build_version", std::string(version()));
+    f("backend", r.backend);
+    f("device", r.device);
+    f("model_filename", r.file);
+    f("model_type", r.model.type);
+    f("model_size", r.model.bytes);
+    f("model_n_params", r.model.parameters);
+    f("n_threads", std::uint64_t{r.threads});
+    f("type_kv", r.kv);
+    f("n_prompt", std::uint64_t{r.test.prompt});
+    f("n_gen", std::uint64_t{r.test.generated});
+    f("n_depth", std::uint64_t{r.test.depth});
+    f("test", r.test.name());
+    f("test_time", r.time);
+    f("avg_ns", ns.mean);
+    f("stddev_ns", ns.deviation);
+    f("avg_ts", speed.mean);
+    f("stddev_ts", speed.deviation);
+    f("bytes_per_token", r.model.bytes_per_token);
+    f("read_bytes_per_second", read);
+    f("memory_bytes_per_second", r.bandwidth > 0.0 ? r.bandwidth : unknown);
+    f("read_share", share_known ? read / r.bandwidth : unknown);
+  }
+
+  std::string format_;
+  bool first_ = true;
+};
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::vector<Test> tests_of(const BenchArgs& args) {
+  std::vector<Test> tests;
+  for (const std::uint32_t depth : args.depths) {
+    for (const std::uint32_t n : args.prompts) tests.push_back({n, 0, depth});
+    for (const std::uint32_t n : args.generated) tests.push_back({0, n, depth});
+  }
+  std::erase_if(tests, [](const Test& t) { return t.tokens() == 0; });
+  return tests;
+}
+
+Status run_bench(BenchArgs& args) {
+  const std::vector<Test> tests = tests_of(args);
+  std::uint64_t context = 0;
+  for (const Test& t : tests) {
+    context = std::max(context, std::uint64_t{t.depth} + t.tokens());
+  }
+  if (tests.empty() || context > llm::max_context) {
+    return fail(ErrorCode::invalid_argument,
+                tests.empty() ? "bench: -p and -n are both 0"
+                              : "bench: " + std::to_string(context) + " tokens, at most " +
+                                    std::to_string(llm::max_context) + " are allowed");
+  }
+  Row row;
+  ONEPASS_ASSIGN(row.file, args.model.path());
+  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
+  const DeviceInfo& device = opened.model->device().info();
+  llm::DecoderOptions options;
+  options.context = static_cast<std::uint32_t>(context);
+  options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
+  ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
+  row.model = facts_of(*opened.model);
+  row.device = device.description;
+  row.backend = device.name.substr(0, device.name.find(':'));
+  for (char& c : row.backend) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  row.kv = args.kv;
+  row.threads = device.compute_units;
+  const std::string format = args.json ? "json" : args.output;
+  if (format != "md" && row.backend == "CPU") row.bandwidth = memory_bandwidth(row.threads);
+  Printer printer(format);
+  ONEPASS_TRY(printer.begin());
+  for (const Test& test : tests) {
+    row.test = test;
+    row.time = now_text();
+    ONEPASS_ASSIGN(row.ns, measure(decoder, test, args.repetitions));
+    ONEPASS_TRY(printer.row(row));
+  }
+  return printer.end();
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Run& run) {
+  const auto args = std::make_shared<BenchArgs>();
+  CLI::App* command = app.add_subcommand("bench", "tokens per second of prompt and decode");
+  args->model.add_to(*command);
+  const CLI::Range tokens(0u, llm::max_context);
+  command->add_option("-p,--n-prompt", args->prompts, "prompt tokens, several: 128,512; 0: none")
+      ->delimiter(',')
+      ->check(tokens)
+      ->capture_default_str();
+  command->add_option("-n,--n-gen", args->generated, "decoded tokens, several by comma; 0: none")
+      ->delimiter(',')
+      ->check(tokens)
+      ->capture_default_str();
+  command->add_option("-d,--n-depth", args->depths, "tokens in the cache before, several by comma")
+      ->delimiter(',')
+      ->check(tokens)
+      ->capture_default_str();
+  command->add_option("-r,--repetitions", args->repetitions)
+      ->check(CLI::Range(1u, 10000u))
+      ->capture_default_str();
+  command->add_option("--kv", args->kv, "cache: f16 or f32")
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  command->add_option("-o,--output", args->output, "md, csv or json; the last two tell more")
+      ->check(CLI::IsMember({"md", "csv", "json"}))
+      ->capture_default_str();
+  command->add_flag("--json", args->json, "as -o json");
+  command->footer("Example:\n  onepass bench -m synthetic:llama-1b:q4_0 -p 128 -n 64 -t 2");
+  command->callback([&run, args] { run = [args] { return exit_code(run_bench(*args)); }; });
+}
+
+}  // namespace onepass::tool

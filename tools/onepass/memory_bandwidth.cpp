@@ -1,0 +1,66 @@
+#include "memory_bandwidth.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "core/os.h"
+
+namespace onepass::tool {
+namespace {
+
+constexpr std::uint64_t bytes = 512u << 20;
+constexpr int passes = 4;
+
+std::uint64_t sum(const std::uint64_t* words, std::size_t n) {
+  std::array<std::uint64_t, 32> lanes{};
+  for (std::size_t i = 0; i + lanes.size() <= n; i += lanes.size()) {
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += words[i + lane];
+  }
+  std::uint64_t total = 0;
+  for (const std::uint64_t x : lanes) total += x;
+  return total;
+}
+
+}  // namespace
+
+double memory_bandwidth(std::uint32_t threads) {
+  threads = std::max(threads, 1u);
+  auto* memory = static_cast<std::byte*>(os::allocate(bytes, false));
+  if (memory == nullptr) return 0.0;
+  const std::uint64_t share = bytes / threads / 4096 * 4096;
+  std::vector<double> seconds(passes, 0.0);
+  std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::uint64_t> sink{0};
+  // All threads start a pass together; it lasts until the last one is through.
+  const auto meet = [&](std::uint32_t meeting) {
+    arrived.fetch_add(1);
+    while (arrived.load() < (meeting + 1) * threads) os::yield();
+  };
+  const auto work = [&](std::uint32_t thread) {
+    std::byte* part = memory + thread * share;
+    std::memset(part, static_cast<int>(thread) + 1, share);
+    std::uint32_t meeting = 0;
+    for (int i = 0; i < passes; ++i) {
+      meet(meeting++);
+      const std::uint64_t begin = os::now_ns();
+      sink += sum(reinterpret_cast<const std::uint64_t*>(part), share / sizeof(std::uint64_t));
+      meet(meeting++);
+      if (thread == 0) {
+        seconds[static_cast<std::size_t>(i)] = static_cast<double>(os::now_ns() - begin) * 1e-9;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::uint32_t i = 1; i < threads; ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& t : others) t.join();
+  os::release(memory, bytes);
+  const double best = *std::min_element(seconds.begin(), seconds.end());
+  return best > 0.0 ? static_cast<double>(share * threads) / best : 0.0;
+}
+
+}  // namespace onepass::tool
