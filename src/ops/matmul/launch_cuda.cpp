@@ -230,7 +230,7 @@ bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
   for (const auto& [warps_m, warps_n] : {std::pair{4u, 2u}, std::pair{2u, 1u}}) {
     const std::uint64_t x = s.groups((s.is_glu() ? 32 : 64) * warps_n);
     const std::uint64_t y = divide_up(s.m, 32 * warps_m);
-    if (warps_m == 4 && x * y < device.compute_units) continue;
+    if (warps_m == 4 && x * y * 4 < std::uint64_t{device.compute_units} * 3) continue;
     if (y > max_cuda_grid_y) return false;
     launch.variant = variant_tile;
     launch.grid = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
