@@ -63,8 +63,9 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
     };
     GenerateReport report;
     std::vector<std::uint32_t> ids;
+    ids.reserve(prompt.size() + 1);
     if (pending_) ids.push_back(*pending_);
-    ids.insert(ids.end(), prompt.begin(), prompt.end());
+    for (const std::uint32_t id : prompt) ids.push_back(id);
     if (ids.empty() && decoder_.length() == 0) {
       return fail(ErrorCode::invalid_argument, "generate: the prompt has no tokens");
     }
