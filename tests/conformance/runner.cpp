@@ -111,6 +111,8 @@ Result<Target> Target::open(const TargetOptions& options) {
   DeviceOptions device_options;
   device_options.threads = options.threads;
   device_options.cpu_features = *features;
+  device_options.plain_edges = options.plain_edges;
+  device_options.exact_memory = options.exact_memory;
   ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
   return Target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,
