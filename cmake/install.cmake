@@ -7,6 +7,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onepass DESTINATION ${CMAKE_INST
   FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 if(TARGET onepass-cli)
   install(TARGETS onepass-cli)
+  install(FILES ${PROJECT_SOURCE_DIR}/models/stories-12m-q8_0.gguf
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/onepass)
 endif()
 
 install(EXPORT onepass-targets NAMESPACE onepass:: FILE onepassTargets.cmake DESTINATION ${config_dir})

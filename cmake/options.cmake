@@ -7,6 +7,7 @@ option(ONEPASS_BUILD_BENCHES "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(ONEPASS_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(ONEPASS_WERROR "Treat warnings as errors" OFF)
 option(ONEPASS_LIBCXX "Use libc++ instead of the compiler's default library" OFF)
+option(ONEPASS_FUZZ "Add libFuzzer programs for the file readers; needs clang" OFF)
 option(ONEPASS_TSAN "Build only core, graph and CPU backend code and their tests" OFF)
 set(ONEPASS_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined")
 

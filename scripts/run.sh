@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-main_job="block"
+main_job="generate"
 build=build/run
 
 scripts/install_packages.sh build

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # test.sh [STAGE...]: runs the stages named, all of them by default, and prints minutes and test
-# counts per stage. Stages: checks dev asan clang tsan release. Every stage runs even if an earlier
+# counts per stage. Stages: checks dev asan fuzz tsan release. Every stage runs even if an earlier
 # one failed; the exit status is 0 only if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-all_stages=(checks dev asan clang tsan release)
+all_stages=(checks dev asan fuzz tsan release)
 jobs=$(getconf _NPROCESSORS_ONLN)
 
 stages=("$@")

@@ -52,7 +52,9 @@ std::uint64_t now_ns() noexcept;
 std::size_t page_bytes() noexcept;
 std::uint64_t total_memory_bytes() noexcept;     // 0: unknown
 std::uint64_t resident_memory_bytes() noexcept;  // of this process; 0: unknown
+std::uint64_t peak_memory_bytes() noexcept;      // most that was resident so far; 0: unknown
 std::string cpu_name();
+std::string executable_path();  // of this process; empty: unknown
 
 // True where the core has the 8-bit dot product instructions of Arm v8.2.
 bool has_arm_dotprod() noexcept;

@@ -117,6 +117,18 @@ std::uint64_t resident_memory_bytes() noexcept {
   return status_field_kib("/proc/self/status", "VmRSS") * 1024;
 }
 
+std::uint64_t peak_memory_bytes() noexcept {
+  return status_field_kib("/proc/self/status", "VmHWM") * 1024;
+}
+
+std::string executable_path() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 && static_cast<std::size_t>(n) < sizeof path
+             ? std::string(path, static_cast<std::size_t>(n))
+             : std::string();
+}
+
 std::string cpu_name() {
   std::string name = "unknown CPU";
   std::FILE* file = std::fopen("/proc/cpuinfo", "re");

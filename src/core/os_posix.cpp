@@ -2,9 +2,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(__APPLE__)
+#include <mach-o/dyld.h>
 #include <mach/mach.h>
 #include <sys/sysctl.h>
 #endif
@@ -92,6 +94,26 @@ std::uint64_t resident_memory_bytes() noexcept {
 #else
   return 0;
 #endif
+}
+
+std::uint64_t peak_memory_bytes() noexcept {
+  rusage usage;
+  if (getrusage(RUSAGE_SELF, &usage) != 0 || usage.ru_maxrss < 0) return 0;
+#if defined(__APPLE__)
+  constexpr std::uint64_t unit = 1;
+#else
+  constexpr std::uint64_t unit = 1024;
+#endif
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * unit;
+}
+
+std::string executable_path() {
+#if defined(__APPLE__)
+  char path[4096];
+  std::uint32_t size = sizeof path;
+  if (_NSGetExecutablePath(path, &size) == 0) return path;
+#endif
+  return {};
 }
 
 std::string cpu_name() {

@@ -364,18 +364,18 @@ Result<JsonValue> read_value(JsonReader& json, std::string_view field) {
         if (!key) break;
         const std::string owned(*key);
         ONEPASS_ASSIGN(JsonValue member, read_value(json, owned));
-        v.members.emplace_back(owned, std::move(member));
+        v.members.push_back({owned, std::move(member)});
       }
-      std::vector<const std::pair<std::string, JsonValue>*> order;
+      std::vector<const JsonMember*> order;
       for (const auto& m : v.members) order.push_back(&m);
       std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-        const int by_key = a->first.compare(b->first);
-        return by_key != 0 ? by_key < 0 : a->second.at < b->second.at;
+        const int by_key = a->key.compare(b->key);
+        return by_key != 0 ? by_key < 0 : a->value.at < b->value.at;
       });
       for (std::size_t i = 1; i < order.size(); ++i) {
-        if (order[i]->first == order[i - 1]->first) {
-          return fail_at(ErrorCode::parse, "the key is there twice", order[i]->second.at,
-                         clipped(order[i]->first));
+        if (order[i]->key == order[i - 1]->key) {
+          return fail_at(ErrorCode::parse, "the key is there twice", order[i]->value.at,
+                         clipped(order[i]->key));
         }
       }
       return v;

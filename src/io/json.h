@@ -84,6 +84,8 @@ class JsonReader {
   std::forward_list<std::string> decoded_;
 };
 
+struct JsonMember;
+
 // A whole text as a tree, keys of every object different.
 struct JsonValue {
   JsonKind kind = JsonKind::null;
@@ -93,12 +95,17 @@ struct JsonValue {
   double number = 0.0;
   std::string text;
   std::vector<JsonValue> items;
-  std::vector<std::pair<std::string, JsonValue>> members;
+  std::vector<JsonMember> members;
   std::uint64_t at = 0;  // offset in the file
 
   static Result<JsonValue> parse(std::string_view text);
   // Null: not there, or this is no object.
   const JsonValue* find(std::string_view key) const noexcept;
+};
+
+struct JsonMember {
+  std::string key;
+  JsonValue value;
 };
 
 }  // namespace onepass::io

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string>
 
 #include "core/guarded.h"
@@ -17,7 +18,30 @@ std::size_t bucket_of(std::uint32_t rows) {
   return static_cast<std::size_t>(std::bit_width(rows - 1));
 }
 
+// The same pass serves both: the seed is not part of it.
+bool same_choice(SamplingOptions a, const SamplingOptions& b) {
+  a.seed = b.seed;
+  return a == b;
+}
+
+tl::unexpected<Error> refuse(const char* what, float got, const char* expected,
+                             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return fail(
+      ErrorCode::invalid_argument,
+      std::string("sampling: ") + what + " is " + std::to_string(got) + ", expected " + expected,
+      file, line);
+}
+
 }  // namespace
+
+Status check(const SamplingOptions& o) {
+  if (!(o.temperature >= 0.0f) || !std::isfinite(o.temperature)) {
+    return refuse("temperature", o.temperature, "0 or more");
+  }
+  if (!(o.top_p > 0.0f && o.top_p <= 1.0f)) return refuse("top_p", o.top_p, "above 0, at most 1");
+  if (!(o.min_p >= 0.0f && o.min_p <= 1.0f)) return refuse("min_p", o.min_p, "from 0 to 1");
+  return {};
+}
 
 Result<Decoder> Decoder::create(std::shared_ptr<const Model> model, const DecoderOptions& options) {
   return guarded([&]() -> Result<Decoder> {
@@ -40,6 +64,8 @@ Status Decoder::allocate(const DecoderOptions& options) {
     return fail(ErrorCode::invalid_argument,
                 std::string("decoder: a cache of ") + name(options.kv) + ", expected f16 or f32");
   }
+  ONEPASS_TRY(llm::check(options.sampling));
+  if (!options.sampling.is_greedy()) sampling_ = options.sampling;
   chunk_rows_ = options.chunk_rows;
   if (!std::has_single_bit(chunk_rows_) || chunk_rows_ > max_chunk_rows) {
     return fail(ErrorCode::invalid_argument, "decoder: chunks of " + std::to_string(chunk_rows_) +
@@ -64,31 +90,79 @@ Status Decoder::allocate(const DecoderOptions& options) {
   return {};
 }
 
-Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
-  if (pass.plan) return {};
+Status Decoder::make_step(Pass& pass, std::uint32_t rows) const {
+  if (pass.step.max_rows() != 0) return {};
+  ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
+  return {};
+}
+
+void Decoder::forward(GraphSession& s, const View& step, std::uint32_t rows,
+                      const Tensor& logits) const {
   const ModelConfig& c = model_->config();
   const Weights& w = model_->weights();
-  if (pass.step.max_rows() == 0) {
-    ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
-  }
-  const View step = pass.step.view();
-  GraphSession s = executor_.begin_recorded();
   const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_});
-  if (logits) {
-    const Tensor x = s.scratch(DType::f32, {rows, c.dim});
-    ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
-    linear(s, w.output, x, logits);
-    if (c.final_softcap > 0.0f) {
-      ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
-    }
+  if (!logits) return;
+  const Tensor x = s.scratch(DType::f32, {rows, c.dim});
+  ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
+  linear(s, w.output, x, logits);
+  if (c.final_softcap > 0.0f) {
+    ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
   }
-  if (rows == 1) {
-    ops::argmax(s, {.x = logits, .out = next_});
-    ops::step_advance(s, {.tokens = next_, .step = step});
+}
+
+void Decoder::choose(GraphSession& s, const View& step, const SamplingOptions& options) const {
+  if (options.is_greedy()) {
+    ops::argmax(s, {.x = logits_, .out = next_});
+  } else {
+    ops::sample(s, {.logits = logits_,
+                    .out = next_,
+                    .step = step,
+                    .temperature = options.temperature,
+                    .top_k = options.top_k,
+                    .top_p = options.top_p,
+                    .min_p = options.min_p});
   }
+  ops::step_advance(s, {.tokens = next_, .step = step});
+}
+
+Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
+  if (pass.plan) return {};
+  ONEPASS_TRY(make_step(pass, rows));
+  GraphSession s = executor_.begin_recorded();
+  forward(s, pass.step.view(), rows, logits);
+  if (rows == 1) choose(s, pass.step.view(), {});
   ONEPASS_ASSIGN(pass.plan,
                  s.compile({.step = &pass.step, .label = rows == 1 ? "decode" : "prefill"}));
   return {};
+}
+
+Result<const Plan*> Decoder::decode_plan_for(const SamplingOptions& options) {
+  Pass& greedy_pass = passes_[0];
+  if (options.is_greedy()) {
+    ONEPASS_TRY(record(greedy_pass, 1, logits_));
+    return &greedy_pass.plan;
+  }
+  if (!sampled_.plan || !same_choice(sampled_.options, options)) {
+    ONEPASS_TRY(make_step(greedy_pass, 1));
+    GraphSession s = executor_.begin_recorded();
+    forward(s, greedy_pass.step.view(), 1, logits_);
+    choose(s, greedy_pass.step.view(), options);
+    ONEPASS_ASSIGN(Plan plan, s.compile({.step = &greedy_pass.step, .label = "decode"}));
+    sampled_ = {options, std::move(plan)};
+  }
+  return &sampled_.plan;
+}
+
+Result<const Plan*> Decoder::choice_plan_for(const SamplingOptions& options) {
+  if (!choice_.plan || !same_choice(choice_.options, options)) {
+    Pass& pass = passes_[0];
+    ONEPASS_TRY(make_step(pass, 1));
+    GraphSession s = executor_.begin_recorded();
+    choose(s, pass.step.view(), options);
+    ONEPASS_ASSIGN(Plan plan, s.compile({.step = &pass.step, .label = "choice"}));
+    choice_ = {options, std::move(plan)};
+  }
+  return &choice_.plan;
 }
 
 Status Decoder::check(std::span<const std::uint32_t> tokens) const {
@@ -133,23 +207,39 @@ Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t p
   return pass.plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
 }
 
-Status Decoder::run_token(std::uint32_t token, std::uint32_t position) {
-  ONEPASS_TRY(record(passes_[0], 1, logits_));
-  const bool feed_back = device_is_ahead_;
+Status Decoder::run_token(std::uint32_t token, std::uint32_t position,
+                          const SamplingOptions& options) {
+  ONEPASS_ASSIGN(const Plan* plan, decode_plan_for(options));
+  const bool feed_back = device_is_ahead_ && (options.is_greedy() || device_seed_ == options.seed);
   // Until the pass has completed nothing on the device is known.
   device_is_ahead_ = false;
   has_output_ = false;
+  has_choice_ = false;
   if (feed_back) {
-    ONEPASS_TRY(passes_[0].plan.run());
+    ONEPASS_TRY(plan->run());
   } else {
-    ONEPASS_TRY(passes_[0].plan.run(SingleStep(token, position).values()));
+    ONEPASS_TRY(plan->run(SingleStep(token, position).values(options.seed)));
+    device_seed_ = options.seed;
   }
   device_is_ahead_ = true;
   return {};
 }
 
-Status Decoder::append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel) {
-  return guarded([&]() -> Status { return advance(tokens, nullptr, cancel); });
+Status Decoder::run_choice(const SamplingOptions& options) {
+  ONEPASS_ASSIGN(const Plan* plan, choice_plan_for(options));
+  device_is_ahead_ = false;
+  has_choice_ = false;
+  // The row whose logits these are; which token it had makes no difference.
+  ONEPASS_TRY(plan->run(SingleStep(0, length_ - 1).values(options.seed)));
+  device_seed_ = options.seed;
+  device_is_ahead_ = true;
+  has_choice_ = true;
+  return {};
+}
+
+Status Decoder::append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel,
+                       const Progress& progress) {
+  return guarded([&]() -> Status { return advance(tokens, nullptr, cancel, progress); });
 }
 
 Status Decoder::score(std::span<const std::uint32_t> tokens, const Each& each,
@@ -165,15 +255,15 @@ Status Decoder::score(std::span<const std::uint32_t> tokens, const Each& each,
       scores_ = b.tensor(DType::f32, {score_rows_, model_->config().vocab});
       buffers_.push_back(std::move(b));
     }
-    return advance(tokens, &each, cancel);
+    return advance(tokens, &each, cancel, nullptr);
   });
 }
 
 Status Decoder::advance(std::span<const std::uint32_t> tokens, const Each* each,
-                        const std::atomic<bool>* cancel) {
+                        const std::atomic<bool>* cancel, const Progress& progress) {
   if (tokens.empty()) return {};
   ONEPASS_TRY(check(tokens));
-  if (has_output_ && !token_read_) ONEPASS_TRY(read_token());  // for greedy, should this fail
+  if (has_choice_ && !token_read_) ONEPASS_TRY(read_token());  // for next, should this fail
   const std::uint32_t vocab = model_->config().vocab;
   std::vector<float> values;
   const auto hand_out = [&](const View& logits, std::size_t first, std::size_t n) -> Status {
@@ -197,16 +287,18 @@ Status Decoder::advance(std::span<const std::uint32_t> tokens, const Each* each,
     if (each != nullptr) n = std::min(n, score_rows_);
     if (n == 1) {
       device_is_ahead_ = false;
-      ONEPASS_TRY(run_token(tokens[done], position));
+      ONEPASS_TRY(run_token(tokens[done], position, sampling_));
       if (each != nullptr) ONEPASS_TRY(hand_out(logits_.view, done, 1));
     } else {
       ONEPASS_TRY(run_chunk(tokens.subspan(done, n), position, each != nullptr));
       if (each != nullptr) ONEPASS_TRY(hand_out(scores_.view, done, n));
     }
     done += n;
+    if (progress) progress(done);
   }
   length_ += static_cast<std::uint32_t>(tokens.size());
   has_output_ = true;
+  has_choice_ = true;
   token_read_ = false;
   given_ = false;
   return {};
@@ -220,24 +312,36 @@ Status Decoder::read_token() {
   return {};
 }
 
-Result<std::uint32_t> Decoder::greedy() {
+Result<std::uint32_t> Decoder::next(const SamplingOptions& asked) {
   return guarded([&]() -> Result<std::uint32_t> {
+    ONEPASS_TRY(llm::check(asked));
+    const SamplingOptions options = asked.is_greedy() ? SamplingOptions{} : asked;
     if (!given_) {
-      if (!token_read_) {
-        if (!has_output_) return fail(ErrorCode::invalid_state, "greedy: nothing was appended");
-        ONEPASS_TRY(read_token());
+      const bool chosen = options == sampling_ && (token_read_ || has_choice_);
+      if (!chosen) {
+        if (!has_output_) {
+          return fail(ErrorCode::invalid_state,
+                      length_ == 0 ? "next: nothing was appended"
+                                   : "next: the logits of the last token are gone");
+        }
+        ONEPASS_TRY(run_choice(options));
+        sampling_ = options;
+        token_read_ = false;
       }
+      if (!token_read_) ONEPASS_TRY(read_token());
       given_ = true;
       return token_;
     }
     ONEPASS_TRY(check({&token_, 1}));
-    ONEPASS_TRY(run_token(token_, length_));
+    ONEPASS_TRY(run_token(token_, length_, options));
     if (Status s = read_token(); !s) {
       device_is_ahead_ = false;  // it has gone on, this sequence has not
       return std::move(s).error();
     }
     ++length_;
+    sampling_ = options;
     has_output_ = true;
+    has_choice_ = true;
     return token_;
   });
 }
@@ -259,6 +363,7 @@ Status Decoder::truncate(std::uint32_t n) {
   if (n == length_) return {};
   length_ = n;
   has_output_ = false;
+  has_choice_ = false;
   token_read_ = false;
   given_ = false;
   device_is_ahead_ = false;
@@ -266,8 +371,9 @@ Status Decoder::truncate(std::uint32_t n) {
 }
 
 std::uint32_t Decoder::recorded_plans() const noexcept {
-  return static_cast<std::uint32_t>(
-      std::count_if(passes_.begin(), passes_.end(), [](const Pass& p) { return bool(p.plan); }));
+  const auto n =
+      std::count_if(passes_.begin(), passes_.end(), [](const Pass& p) { return bool(p.plan); });
+  return static_cast<std::uint32_t>(n) + (sampled_.plan ? 1 : 0) + (choice_.plan ? 1 : 0);
 }
 
 }  // namespace onepass::llm

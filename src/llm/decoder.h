@@ -2,7 +2,8 @@
 //
 //   ONEPASS_ASSIGN(Decoder d, Decoder::create(model, {.context = 2048}));
 //   ONEPASS_TRY(d.append(prompt));                              // prefill, in chunks
-//   for (int i = 0; i < 100; ++i) { ONEPASS_ASSIGN(std::uint32_t token, d.greedy()); ... }
+//   const SamplingOptions sampling{.temperature = 0.7f, .top_p = 0.95f, .seed = 1};
+//   for (int i = 0; i < 100; ++i) { ONEPASS_ASSIGN(std::uint32_t token, d.next(sampling)); ... }
 //   ONEPASS_ASSIGN(std::vector<float> logits, d.logits());      // of the last position
 #pragma once
 
@@ -23,10 +24,26 @@ namespace onepass::llm {
 
 inline constexpr std::uint32_t max_chunk_rows = 512;
 
+// How a token is chosen from logits; ops::sample says it exactly. Equal options, tokens and seed
+// give equal text, for any chunks, threads and context.
+struct SamplingOptions {
+  float temperature = 0.0f;  // 0: the most likely token, whatever the rest says
+  std::uint32_t top_k = 0;   // 0: all
+  float top_p = 1.0f;        // above 0; 1: all
+  float min_p = 0.0f;
+  std::uint64_t seed = 0;
+
+  bool operator==(const SamplingOptions&) const = default;
+  bool is_greedy() const noexcept { return temperature == 0.0f; }
+};
+// Finite, in range; invalid_argument says which is not.
+Status check(const SamplingOptions& options);
+
 struct DecoderOptions {
   std::uint32_t context = 0;                  // tokens; 0: as trained
   DType kv = DType::f16;                      // or f32
   std::uint32_t chunk_rows = max_chunk_rows;  // most tokens in one pass, a power of two
+  SamplingOptions sampling{};                 // what next() will be asked for, to record it at once
 };
 
 // Move-only; one thread at a time. A call that fails or is cancelled leaves length and the next
@@ -40,23 +57,29 @@ class Decoder {
   std::uint32_t length() const noexcept { return length_; }  // tokens in the cache
   std::uint32_t context() const noexcept { return context_; }
 
-  // Puts tokens behind the others. Cancelled between chunks, when the flag is set.
-  Status append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel = nullptr);
+  // Puts tokens behind the others. Cancelled between chunks, when the flag is set. `progress` is
+  // told how many tokens were computed so far.
+  using Progress = std::function<void(std::size_t done)>;
+  Status append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel = nullptr,
+                const Progress& progress = nullptr);
   // As append, and hands out the logits [vocab] after each of the tokens; index counts them. An
   // error that `each` returns ends the call.
   using Each = std::function<Status(std::size_t index, std::span<const float> logits)>;
   Status score(std::span<const std::uint32_t> tokens, const Each& each,
                const std::atomic<bool>* cancel = nullptr);
-  // The most likely token after the last one (lowest id on ties). The first call after append only
-  // reads it; every later one first appends the token of the call before, on the device.
-  Result<std::uint32_t> greedy();
+  // The token after the last one, chosen on the device. The first call after append only chooses
+  // and reads it; every later one first appends the token of the call before, on the device. Other
+  // options than the last ones, the seed aside, record another pass.
+  Result<std::uint32_t> next(const SamplingOptions& options);
+  // The most likely token (lowest id on ties).
+  Result<std::uint32_t> greedy() { return next({}); }
   // Logits [vocab] of the last position.
   Result<std::vector<float>> logits() const;
-  // Forgets all but the first n tokens; then logits and greedy need an append first.
+  // Forgets all but the first n tokens; then logits and next need an append first.
   Status truncate(std::uint32_t n);
 
-  // The pass that every token of greedy replays. Empty before the first.
-  const Plan& decode_plan() const noexcept { return passes_[0].plan; }
+  // The pass that every token of next replays. Empty before the first.
+  const Plan& decode_plan() const noexcept { return decode_plan_of(sampling_); }
   std::uint32_t recorded_plans() const noexcept;
 
  private:
@@ -71,15 +94,26 @@ class Decoder {
       : model_(std::move(model)), executor_(model_->device()) {}
   Status allocate(const DecoderOptions& options);
   Status record(Pass& pass, std::uint32_t rows, const Tensor& logits);
+  Status make_step(Pass& pass, std::uint32_t rows) const;
+  // The plan that appends one token and chooses the next, and the one that only chooses.
+  Result<const Plan*> decode_plan_for(const SamplingOptions& options);
+  Result<const Plan*> choice_plan_for(const SamplingOptions& options);
+  const Plan& decode_plan_of(const SamplingOptions& options) const noexcept {
+    return options.is_greedy() ? passes_[0].plan : sampled_.plan;
+  }
+  void forward(GraphSession& s, const View& step, std::uint32_t rows, const Tensor& logits) const;
+  void choose(GraphSession& s, const View& step, const SamplingOptions& options) const;
   Status check(std::span<const std::uint32_t> tokens) const;
   // The rows of the next chunk: whole buckets, or one padded by less than a quarter.
   std::uint32_t chunk_of(std::size_t left) const noexcept;
   Status advance(std::span<const std::uint32_t> tokens, const Each* each,
-                 const std::atomic<bool>* cancel);
+                 const std::atomic<bool>* cancel, const Progress& progress);
   // Scores, where the caller wants them, are left in scores_.
   Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position, bool scored);
   // One token through the decode pass; feeds back on the device where its state allows.
-  Status run_token(std::uint32_t token, std::uint32_t position);
+  Status run_token(std::uint32_t token, std::uint32_t position, const SamplingOptions& options);
+  // Chooses again from logits_.
+  Status run_choice(const SamplingOptions& options);
   Status read_token();
 
   std::shared_ptr<const Model> model_;
@@ -91,15 +125,24 @@ class Decoder {
   Tensor logits_, next_;
   Tensor scores_;  // [score_rows_, vocab]; allocated when first asked for
   std::uint32_t score_rows_ = 1;
-  std::array<Pass, n_buckets> passes_, score_passes_;
+  std::array<Pass, n_buckets> passes_, score_passes_;  // passes_[0] chooses greedily
+  // For the options they were recorded with; their step is that of passes_[0].
+  struct SampledPlan {
+    SamplingOptions options;
+    Plan plan;
+  };
+  SampledPlan sampled_, choice_;
   std::vector<StepRow> rows_;
 
   std::uint32_t length_ = 0;
-  std::uint32_t token_ = 0;       // most likely after length_ tokens
-  bool has_output_ = false;       // logits_ and next_ belong to position length_ - 1
-  bool token_read_ = false;       // token_ is valid
-  bool given_ = false;            // greedy has returned it
-  bool device_is_ahead_ = false;  // the decode step holds token_ and position length_
+  SamplingOptions sampling_;       // of the last call; next_ was chosen with them
+  std::uint32_t token_ = 0;        // chosen after length_ tokens
+  bool has_output_ = false;        // logits_ belong to position length_ - 1
+  bool has_choice_ = false;        // and next_ too
+  bool token_read_ = false;        // token_ is valid
+  bool given_ = false;             // next has returned it
+  bool device_is_ahead_ = false;   // the decode step holds token_ and position length_
+  std::uint64_t device_seed_ = 0;  // and this seed
 };
 
 }  // namespace onepass::llm

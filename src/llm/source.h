@@ -63,6 +63,7 @@ class FolderSource final : public WeightSource {
  public:
   static Result<FolderSource> open(const std::string& folder);
   const ModelConfig& config() const noexcept { return config_; }
+  const io::SafetensorsFile& file() const noexcept { return file_; }
 
   std::optional<StoredTensor> find(std::string_view name) const override;
   Status read(const StoredTensor& tensor, std::uint64_t offset,

@@ -16,11 +16,16 @@ bool runs(const Device& device, Op op, DType type) {
   return device.state().find_row(op, type) != nullptr;
 }
 
+// Rows of `cols` values are whole blocks of that packed type, and the device has a kernel for it.
+bool fits(const Device& device, Op op, DType packed, std::uint64_t cols) {
+  return cols % info(packed).block_elements == 0 && runs(device, op, packed);
+}
+
 // How the device stores rows of `cols` values of that type; none when it has no kernel for them.
 std::optional<DType> device_format(const Device& device, Op op, DType stored, std::uint64_t cols) {
-  const auto packed = quant::packed_format(stored);
-  if (packed && cols % info(*packed).block_elements == 0 && runs(device, op, *packed)) {
-    return packed;
+  for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
+    const auto packed = quant::packed_format(stored, layout);
+    if (packed && fits(device, op, *packed, cols)) return packed;
   }
   if (runs(device, op, stored)) return stored;
   return std::nullopt;
@@ -153,13 +158,14 @@ Result<Linear> upload_affine(const Device& device, const WeightSource& source,
     Linear l;
     l.affine = stored.format;
     const DType scale_type = *stored.scales.dtype;
-    const auto packed =
-        quant::packed_affine_format(stored.format.bits, stored.format.group_size, scale_type);
     const auto keep = [&](UploadedTensor up) {
       buffers.push_back(std::move(up.buffer));
       return up.tensor;
     };
-    if (packed && cols % info(*packed).block_elements == 0 && runs(device, Op::matmul, *packed)) {
+    for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
+      const auto packed = quant::packed_affine_format(stored.format.bits, stored.format.group_size,
+                                                      scale_type, layout);
+      if (!packed || !fits(device, Op::matmul, *packed, cols)) continue;
       ONEPASS_ASSIGN(UploadedTensor up,
                      pack_affine_rows(device, source, stored, *packed, first_row, rows, cols));
       l.weight = keep(std::move(up));

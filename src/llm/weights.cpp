@@ -297,4 +297,21 @@ std::uint64_t Model::weight_bytes() const noexcept {
   return total;
 }
 
+std::uint64_t Model::token_bytes() const noexcept {
+  std::uint64_t total = weight_bytes();
+  const auto idle = [&total](std::uint64_t bytes) { total -= std::min(bytes, total); };
+  const Linear& e = weights_.embedding;
+  if (!(e.weight.view == weights_.output.weight.view)) {
+    idle(e.weight.view.bytes + e.scales.view.bytes + e.biases.view.bytes);
+  }
+  if (config_.n_experts > 0) {
+    for (const LayerWeights& l : weights_.layers) {
+      for (const Tensor* t : {&l.gate_experts, &l.up_experts, &l.down_experts}) {
+        idle(t->view.bytes / config_.n_experts * (config_.n_experts - config_.n_experts_used));
+      }
+    }
+  }
+  return total;
+}
+
 }  // namespace onepass::llm

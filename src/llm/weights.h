@@ -83,6 +83,8 @@ class Model {
   const ModelConfig& config() const noexcept { return config_; }
   const Weights& weights() const noexcept { return weights_; }
   std::uint64_t weight_bytes() const noexcept;
+  // Of these, what one token's pass reads: one row of the embedding, the experts that are used.
+  std::uint64_t token_bytes() const noexcept;
 
  private:
   friend class Loader;

@@ -28,6 +28,13 @@ std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexce
       std::clamp<std::uint64_t>(std::min({units, wanted, max_tiles}), 1, max_tiles));
 }
 
+void cover(Launch& launch, std::uint64_t n, std::uint32_t threads) noexcept {
+  const std::uint64_t groups = n / threads + (n % threads != 0 ? 1 : 0);
+  launch.grid = {static_cast<std::uint32_t>(std::clamp<std::uint64_t>(groups, 1, max_cuda_grid_x)),
+                 1, 1};
+  launch.group = {threads, 1, 1};
+}
+
 Status expect_views(const Dispatch& d, std::initializer_list<std::uint64_t> needs) {
   const char* op = info(d.op).name;
   if (d.n_views != needs.size()) {

@@ -23,6 +23,10 @@ std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) n
 // elements per part, whatever the device.
 std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexcept;
 
+// A CUDA grid of groups of `threads` for n units, one per thread, up to the limit in x; kernels go
+// on in steps of the grid.
+void cover(Launch& launch, std::uint64_t n, std::uint32_t threads) noexcept;
+
 // The guard of hand-made dispatches: view i must have at least needs[i] bytes, and there must be
 // as many views as needs.
 Status expect_views(const Dispatch& d, std::initializer_list<std::uint64_t> needs);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "quant/pack_row.h"
 #include "quant/q4_0.h"
 #include "quant/q4_k.h"
 #include "quant/q5_k.h"
@@ -239,23 +240,16 @@ void unpack_row_of(const std::byte* matrix, std::uint64_t row, std::uint64_t col
   }
 }
 
-struct Row {
-  DType native, packed;
-  void (*pack)(std::uint64_t, std::uint64_t, const std::byte*, std::byte*);
-  void (*pack_affine)(const AffineRows&, std::uint64_t, std::uint64_t, std::byte*);
-  void (*unpack)(const std::byte*, std::uint64_t, std::uint64_t, float*);
-  std::uint32_t affine_bits = 0;
-};
 template <class Form>
-constexpr Row row(DType native, DType packed) {
-  return {native, packed, pack_rows<Form>, nullptr, unpack_row_of<Form>};
+constexpr PackRow row(DType native, DType packed) {
+  return {native, packed, Layout::interleaved, pack_rows<Form>, nullptr, unpack_row_of<Form>};
 }
-// native is the type of the scales.
 template <class Form>
-constexpr Row affine_row(DType native, DType packed, std::uint32_t bits) {
-  return {native, packed, nullptr, pack_affine_rows<Form>, unpack_row_of<Form>, bits};
+constexpr PackRow affine_row(DType native, DType packed, std::uint32_t bits) {
+  return {native, packed, Layout::interleaved, nullptr, pack_affine_rows<Form>, unpack_row_of<Form>,
+          bits};
 }
-constexpr Row table[] = {
+constexpr PackRow interleaved_rows[] = {
     row<F32Form>(DType::f32, DType::f32_r16),
     row<F16Form>(DType::f16, DType::f16_r16),
     row<BF16Form>(DType::bf16, DType::bf16_r16),
@@ -270,11 +264,19 @@ constexpr Row table[] = {
     affine_row<A8BF16Form>(DType::bf16, DType::a8_bf16_r16, 8),
 };
 
-const Row* find(DType packed) noexcept {
-  for (const Row& r : table) {
-    if (r.packed == packed) return &r;
+// The first row of any layout for which match(row) holds.
+template <class Match>
+const PackRow* find_row(const Match& match) noexcept {
+  for (const std::span<const PackRow> rows :
+       {std::span<const PackRow>(interleaved_rows), split_rows()}) {
+    for (const PackRow& r : rows) {
+      if (match(r)) return &r;
+    }
   }
   return nullptr;
+}
+const PackRow* find(DType packed) noexcept {
+  return find_row([packed](const PackRow& r) { return r.packed == packed; });
 }
 
 Status expect_bytes(const char* what, std::uint64_t got, std::optional<std::uint64_t> need,
@@ -289,25 +291,26 @@ Status expect_bytes(const char* what, std::uint64_t got, std::optional<std::uint
 
 }  // namespace
 
-std::optional<DType> packed_format(DType native) noexcept {
-  for (const Row& r : table) {
-    if (r.native == native && r.pack) return r.packed;
-  }
-  return std::nullopt;
+std::optional<DType> packed_format(DType native, Layout layout) noexcept {
+  const PackRow* row = find_row([=](const PackRow& r) {
+    return r.native == native && r.pack != nullptr && r.layout == layout;
+  });
+  return row ? std::optional(row->packed) : std::nullopt;
 }
 
 std::optional<DType> packed_affine_format(std::uint32_t bits, std::uint32_t group_size,
-                                          DType scale_type) noexcept {
+                                          DType scale_type, Layout layout) noexcept {
   if (group_size != 64 && group_size != 128) return std::nullopt;
-  for (const Row& r : table) {
-    if (r.affine_bits == bits && r.pack_affine && r.native == scale_type) return r.packed;
-  }
-  return std::nullopt;
+  const PackRow* row = find_row([=](const PackRow& r) {
+    return r.affine_bits == bits && r.pack_affine != nullptr && r.native == scale_type &&
+           r.layout == layout;
+  });
+  return row ? std::optional(row->packed) : std::nullopt;
 }
 
 Status pack(DType from, DType to, std::uint64_t rows, std::uint64_t cols,
             std::span<const std::byte> src, std::span<std::byte> dst) {
-  const Row* r = find(to);
+  const PackRow* r = find(to);
   if (!r || !r->pack || r->native != from) {
     return fail(ErrorCode::unsupported,
                 std::string("pack: no way from ") + name(from) + " to " + name(to));
@@ -322,8 +325,8 @@ Status pack(DType from, DType to, std::uint64_t rows, std::uint64_t cols,
 
 Status pack_affine(const AffineRows& from, DType to, std::uint64_t rows, std::uint64_t cols,
                    std::span<std::byte> dst) {
-  const Row* r = find(to);
-  if (packed_affine_format(from.bits, from.group_size, from.scale_type) != to || !r) {
+  const PackRow* r = find(to);
+  if (!r || packed_affine_format(from.bits, from.group_size, from.scale_type, r->layout) != to) {
     return fail(ErrorCode::unsupported, "pack: no way from " + std::to_string(from.bits) +
                                             " bits in groups of " +
                                             std::to_string(from.group_size) + " with " +
@@ -351,7 +354,7 @@ Status pack_affine(const AffineRows& from, DType to, std::uint64_t rows, std::ui
 
 void unpack_row(DType type, const std::byte* matrix, std::uint64_t row, std::uint64_t cols,
                 float* out) noexcept {
-  if (const Row* r = find(type)) r->unpack(matrix, row, cols, out);
+  if (const PackRow* r = find(type)) r->unpack(matrix, row, cols, out);
 }
 
 }  // namespace onepass::quant

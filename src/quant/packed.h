@@ -55,11 +55,15 @@ struct PackedAffine {
   static constexpr std::size_t sub_bytes = 64 * Bits, bytes = 64 + 2 * sub_bytes;
 };
 
+// interleaved: *_r16, described here; split: *_s16, described in quant/split.h.
+enum class Layout : std::uint8_t { interleaved, split };
+
 // The packed form of a format, where there is one. Rows must be whole blocks of that form.
-std::optional<DType> packed_format(DType native) noexcept;
+std::optional<DType> packed_format(DType native, Layout layout = Layout::interleaved) noexcept;
 // The packed form of MLX affine weights: 4 or 8 bits, groups of 64 or 128, scales f16 or bf16.
 std::optional<DType> packed_affine_format(std::uint32_t bits, std::uint32_t group_size,
-                                          DType scale_type) noexcept;
+                                          DType scale_type,
+                                          Layout layout = Layout::interleaved) noexcept;
 
 // Packs rows of `from`, as they are in a file, into the packed format `to`. A matrix may be packed
 // in parts of 16 rows: what n rows need lies storage_bytes(to, n, cols) bytes after the start.

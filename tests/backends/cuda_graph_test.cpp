@@ -19,6 +19,7 @@
 #include "ops/elementwise/kernels.h"
 #include "ops/elementwise/params.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/params.h"
@@ -240,6 +241,26 @@ TEST_F(CudaGraph, WhatRunsOnceIsLaunchedInOrderWithoutAGraph) {
     EXPECT_EQ(std::memcmp(node.args.params, l.params.data(), max_params_bytes), 0);
   }
   EXPECT_EQ(fake().direct.size(), i);
+}
+
+TEST_F(CudaGraph, AVariantIsAnotherEntryPointAndValuesReachTheKernel) {
+  static constexpr const char* variants[] = {"other", "hash"};
+  const KernelRow row{.name = "hash", .symbol = "hash", .variants = variants};
+  Recording r = testing::one_launch(row);
+  r.launches[0].launch.variant = 1;
+  r.launches[0].launch.n_spec = 2;
+  r.launches[0].launch.spec[0] = {3, 17};
+  r.launches[0].launch.spec[1] = {0, -1};
+  ASSERT_TRUE(record(r));
+  const FakeNode& node = fake().instantiated.back().nodes.at(0);
+  EXPECT_EQ(node.function, "other");
+  EXPECT_EQ(node.args.values[3], 17u);
+  EXPECT_EQ(node.args.values[0], 0xffffffffu);
+  EXPECT_EQ(node.args.values[1], 0u);
+  r.launches[0].launch.variant = 3;
+  const auto missing = backend->record(r);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kernel_build);
 }
 
 TEST_F(CudaGraph, ALaunchWithoutGroupsRunsNothingAndKeepsItsPlace) {
@@ -681,10 +702,11 @@ TEST(CudaSession, OpsBecomeTheirKernelsWithTheirEdges) {
     const FakeGraph& graph = fake.launched[0];
     ASSERT_EQ(graph.nodes.size(), 3u);
     EXPECT_EQ(graph.nodes[0].function, "rms_norm_f32");
-    EXPECT_EQ(graph.nodes[1].function, "matmul_q8_0_f32");
+    EXPECT_EQ(graph.nodes[1].function, "matmul_q8_0_any");
     EXPECT_EQ(graph.nodes[2].function, "add_f32");
     EXPECT_EQ(graph.edges, (Edges{{0, 1}, {1, 2}}));
-    EXPECT_EQ(graph.nodes[1].params.gridDimX, 16u);
+    EXPECT_EQ(graph.nodes[1].params.gridDimX, 2u);
+    EXPECT_EQ(graph.nodes[1].args.values[ops::matmul_n], 64u);
     EXPECT_EQ(graph.nodes[1].args.views[0], graph.nodes[0].args.views[2]);
     EXPECT_EQ(graph.nodes[2].args.views[1], graph.nodes[1].args.views[2]);
     ops::MatmulParams params;
@@ -720,8 +742,8 @@ TEST(CudaLaunch, MatmulCoversEveryColumnWithinTheGridsLimits) {
     d.set_params(ops::MatmulParams{m, n, k});
     Launch launch;
     ASSERT_TRUE(ops::launch_matmul_cuda(DeviceInfo{}, d, launch));
-    EXPECT_GE(std::uint64_t{launch.grid[0]} * launch.group[0] / 32, n);
-    EXPECT_LT(std::uint64_t{launch.grid[0] - 1} * launch.group[0] / 32, n);
+    EXPECT_GE(std::uint64_t{launch.grid[0]} * ops::any_columns, n);
+    EXPECT_LT(std::uint64_t{launch.grid[0] - 1} * ops::any_columns, n);
     EXPECT_GE(launch.grid[1], 1u);
     EXPECT_LE(launch.grid[1], 65535u);
     EXPECT_EQ(launch.group[0] % 32, 0u);
@@ -729,18 +751,18 @@ TEST(CudaLaunch, MatmulCoversEveryColumnWithinTheGridsLimits) {
   }
 }
 
-TEST(CudaLaunch, NormHasOneGroupOfWholeWarpsPerRow) {
+TEST(CudaLaunch, NormHasWholeWarpsForEveryRow) {
   for (const std::uint32_t dim : {1u, 129u, 4096u, 100000u}) {
     Dispatch d =
         with_views(Op::rms_norm, DType::f32,
                    {std::uint64_t{12} * dim, std::uint64_t{4} * dim, std::uint64_t{12} * dim});
     d.set_params(ops::RmsNormParams{3, dim, 1e-5f, 1});
     Launch launch;
-    ASSERT_TRUE(ops::launch_rms_norm_cuda(DeviceInfo{}, d, launch));
-    EXPECT_EQ(launch.grid[0], 3u);
+    ASSERT_TRUE(ops::launch_norm_cuda(DeviceInfo{}, d, launch));
+    EXPECT_EQ(launch.grid[0], dim <= ops::norm_warp_dim ? 1u : 3u);
     EXPECT_EQ(launch.group[0] % 32, 0u);
     EXPECT_LE(launch.group[0], 1024u);
-    EXPECT_GE(launch.group[0], std::min(1024u, dim / 4));
+    EXPECT_GE(launch.group[0], dim <= ops::norm_warp_dim ? 96u : std::min(1024u, dim / 8));
   }
 }
 

@@ -18,6 +18,7 @@ struct AttentionCase {
   float scale = 0.0f, softcap = 0.0f;
   bool sinks = false;
   bool quantized = false;  // the result as q8a
+  bool alone = true;       // a row's bits do not depend on the others
   std::size_t variant = 0;
 };
 
@@ -204,7 +205,7 @@ Case attention_case(const AttentionCase& c) {
     return row ? take_row(p, *row, std::vector<std::size_t>{0, 4}) : p;
   };
   // Without causality and step a row alone would see fewer keys.
-  const std::uint32_t rows = c.step ? c.n_rows : c.causal ? c.rows : 1;
+  const std::uint32_t rows = !c.alone ? 1 : c.step ? c.n_rows : c.causal ? c.rows : 1;
   return Case{"attention", text,   c.quantized ? Op::attention_q : Op::attention, c.k_type, rows,
               0,           prepare};
 }
@@ -241,6 +242,30 @@ void add_attention(Set set, std::vector<Case>& cases) {
     if (r.below(4) == 0) c.softcap = r.pick<float>({5.0f, 50.0f});
     c.sinks = r.below(4) == 0;
     c.quantized = c.heads * c.head_dim % 32 == 0 && r.below(4) == 0;
+    c.variant = r.below(5);
+    return attention_case(c);
+  });
+  // Many rows: devices may have other kernels for them, with other bits.
+  draw(cases, "attention rows", set == Set::full ? 400 : 60, [](Random& r, std::size_t i) {
+    AttentionCase c;
+    c.alone = false;
+    c.k_type = c.v_type = i % 5 == 4 ? types[r.below(3)] : DType::f16;
+    c.rows = r.pick<std::uint32_t>({9, 13, 16, 33, 40});
+    c.kv_heads = r.pick<std::uint32_t>({1, 2});
+    c.heads = c.kv_heads * r.pick<std::uint32_t>({1, 2, 3, 4, 9});
+    c.head_dim = r.pick<std::uint32_t>({64, 64, 128, 128, 96, 256});
+    c.kind = static_cast<CacheKind>(r.below(5) % 3);
+    c.capacity = c.kind == CacheKind::paged ? 256 : r.pick<std::uint32_t>({64, 65, 100, 200});
+    c.step = r.below(2) == 0;
+    c.slots = c.step ? r.pick<std::uint32_t>({1, 1, 2, 3}) : 1;
+    c.n_rows = c.step && r.below(3) == 0 ? (c.rows + 1) / 2 : c.rows;
+    c.kv_len = c.step ? 0 : c.rows + r.below(c.capacity - c.rows + 1);
+    c.causal = c.kind == CacheKind::ring || r.below(5) != 0;
+    c.window = r.below(3) == 0 ? r.pick<std::uint32_t>({1, 4, 33, 100}) : 0;
+    if (c.kind == CacheKind::ring) c.window = 1 + r.below(c.capacity - c.rows + 1);
+    if (r.below(4) == 0) c.softcap = 50.0f;
+    c.sinks = r.below(4) == 0;
+    c.quantized = r.below(4) == 0;
     c.variant = r.below(5);
     return attention_case(c);
   });

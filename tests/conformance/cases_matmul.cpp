@@ -177,7 +177,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
                        r.pick<std::uint32_t>({1, 5, 17, 33}),
                        group * r.pick<std::uint32_t>({1, 2, 5}), r.below(5));
   });
-  draw(cases, "id", full ? 2500 : 400, [](Random& r, std::size_t i) {
+  draw(cases, "id", full ? 3400 : 540, [](Random& r, std::size_t i) {
     const DType format = weight_formats()[i % weight_formats().size()];
     const std::uint32_t experts = r.pick<std::uint32_t>({1, 2, 5, 8});
     return id_case(format, r.pick<std::uint32_t>({1, 2, 7, 33}), r.pick<std::uint32_t>({1, 2, 3}),

@@ -169,12 +169,17 @@ struct Native {
   std::uint32_t bits;  // affine only
 };
 constexpr Native natives[] = {
-    {DType::f32_r16, DType::f32, 0},    {DType::f16_r16, DType::f16, 0},
-    {DType::bf16_r16, DType::bf16, 0},  {DType::q4_0_r16, DType::q4_0, 0},
-    {DType::q8_0_r16, DType::q8_0, 0},  {DType::q4_k_r16, DType::q4_k, 0},
-    {DType::q5_k_r16, DType::q5_k, 0},  {DType::q6_k_r16, DType::q6_k, 0},
-    {DType::a4_f16_r16, DType::f16, 4}, {DType::a4_bf16_r16, DType::bf16, 4},
-    {DType::a8_f16_r16, DType::f16, 8}, {DType::a8_bf16_r16, DType::bf16, 8},
+    {DType::f32_r16, DType::f32, 0},      {DType::f16_r16, DType::f16, 0},
+    {DType::bf16_r16, DType::bf16, 0},    {DType::q4_0_r16, DType::q4_0, 0},
+    {DType::q8_0_r16, DType::q8_0, 0},    {DType::q4_k_r16, DType::q4_k, 0},
+    {DType::q5_k_r16, DType::q5_k, 0},    {DType::q6_k_r16, DType::q6_k, 0},
+    {DType::a4_f16_r16, DType::f16, 4},   {DType::a4_bf16_r16, DType::bf16, 4},
+    {DType::a8_f16_r16, DType::f16, 8},   {DType::a8_bf16_r16, DType::bf16, 8},
+    {DType::q4_0_s16, DType::q4_0, 0},    {DType::q8_0_s16, DType::q8_0, 0},
+    {DType::q4_k_s16, DType::q4_k, 0},    {DType::q5_k_s16, DType::q5_k, 0},
+    {DType::q6_k_s16, DType::q6_k, 0},    {DType::a4_f16_s16, DType::f16, 4},
+    {DType::a4_bf16_s16, DType::bf16, 4}, {DType::a8_f16_s16, DType::f16, 8},
+    {DType::a8_bf16_s16, DType::bf16, 8},
 };
 
 void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }

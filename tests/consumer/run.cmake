@@ -20,6 +20,14 @@ list(JOIN ABI_FLAGS " " abi_flags)
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 
+if(EXISTS ${prefix}/bin/onepass)
+  file(GLOB models ${prefix}/share/onepass/*.gguf)
+  if(NOT models)
+    message(FATAL_ERROR "the model in the box was not installed")
+  endif()
+  run(${prefix}/bin/onepass info)
+endif()
+
 run(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${work}/build -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=${abi_flags} -DCMAKE_PREFIX_PATH=${prefix}
   -DONEPASS_EXPECTED_VERSION=${VERSION})

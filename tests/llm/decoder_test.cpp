@@ -245,7 +245,7 @@ TEST_F(DecoderTest, FailuresChangeNothing) {
       ASSERT_EQ(tokens, second) << static_cast<int>(call) << " " << nth;
     }
   }
-  EXPECT_GT(fired, 20);
+  EXPECT_GT(fired, 16);  // a wait for what is already done calls nobody
 }
 
 // Fails on the way in: nothing stays allocated.

@@ -9,13 +9,34 @@
 namespace onepass::test {
 namespace {
 
+struct Form {
+  DType native, packed;
+  quant::Layout layout;
+};
+std::vector<Form> all_forms() {
+  std::vector<Form> forms;
+  for (const quant::Layout layout : {quant::Layout::interleaved, quant::Layout::split}) {
+    for (const DType native : packable_types) {
+      if (const auto packed = quant::packed_format(native, layout)) {
+        forms.push_back({native, *packed, layout});
+      }
+    }
+  }
+  return forms;
+}
+
+TEST(Packed, QuantizedFormatsHaveBothLayouts) {
+  EXPECT_EQ(all_forms().size(), std::size(packable_types) + 5);
+  EXPECT_EQ(quant::packed_format(DType::q4_0, quant::Layout::split), DType::q4_0_s16);
+  EXPECT_FALSE(quant::packed_format(DType::f16, quant::Layout::split));
+}
+
 TEST(Packed, EveryRowUnpacksToTheBitsOfItsBlocks) {
-  for (DType native : packable_types) {
-    const DType packed = quant::packed_format(native).value();
+  for (const auto& [native, packed, layout] : all_forms()) {
     for (std::uint32_t rows : {1u, 15u, 16u, 17u, 50u}) {
       for (std::uint32_t cols : {256u, 768u}) {
         const NativeRows m = random_rows(native, rows, cols, rows * cols);
-        const std::vector<std::byte> p = pack_matrix(native, rows, cols, m.bytes);
+        const std::vector<std::byte> p = pack_matrix(native, rows, cols, m.bytes, layout);
         for (std::uint32_t r = 0; r < rows; ++r) {
           std::vector<float> got(cols);
           quant::unpack_row(packed, p.data(), r, cols, got.data());
@@ -34,11 +55,10 @@ TEST(Packed, EveryRowUnpacksToTheBitsOfItsBlocks) {
 }
 
 TEST(Packed, PartsOfSixteenRowsMakeTheWholeMatrix) {
-  for (DType native : packable_types) {
-    const DType packed = quant::packed_format(native).value();
+  for (const auto& [native, packed, layout] : all_forms()) {
     const std::uint32_t rows = 41, cols = 512;
     const NativeRows m = random_rows(native, rows, cols, 3);
-    const std::vector<std::byte> whole = pack_matrix(native, rows, cols, m.bytes);
+    const std::vector<std::byte> whole = pack_matrix(native, rows, cols, m.bytes, layout);
     std::vector<std::byte> parts(whole.size());
     const std::size_t row_bytes = m.bytes.size() / rows;
     for (std::uint32_t r = 0; r < rows; r += 16) {
@@ -59,19 +79,35 @@ TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
       for (DType type : {DType::f16, DType::bf16}) {
         const std::uint32_t rows = 19, cols = 384;
         const AffineMatrix m = random_affine(bits, group, type, rows, cols, bits + group);
-        const DType packed = quant::packed_affine_format(bits, group, type).value();
-        std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
-        const Status status = quant::pack_affine(m.rows(), packed, rows, cols, p);
-        ASSERT_TRUE(status) << status.error().message;
-        std::vector<float> got(cols);
-        for (std::uint32_t r = 0; r < rows; ++r) {
-          quant::unpack_row(packed, p.data(), r, cols, got.data());
-          for (std::uint32_t c = 0; c < cols; ++c) {
-            ASSERT_EQ(got[c], m.values[std::size_t{r} * cols + c])
-                << name(packed) << " " << r << ", " << c;
+        for (const quant::Layout layout : {quant::Layout::interleaved, quant::Layout::split}) {
+          const DType packed = quant::packed_affine_format(bits, group, type, layout).value();
+          std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
+          const Status status = quant::pack_affine(m.rows(), packed, rows, cols, p);
+          ASSERT_TRUE(status) << status.error().message;
+          std::vector<float> got(cols);
+          for (std::uint32_t r = 0; r < rows; ++r) {
+            quant::unpack_row(packed, p.data(), r, cols, got.data());
+            for (std::uint32_t c = 0; c < cols; ++c) {
+              ASSERT_EQ(got[c], m.values[std::size_t{r} * cols + c])
+                  << name(packed) << " " << r << ", " << c;
+            }
           }
         }
       }
+    }
+  }
+}
+
+TEST(Packed, SplitPlanesAreRowsOfWholePieces) {
+  const std::uint32_t rows = 16, cols = 96;
+  const NativeRows m = random_rows(DType::q4_0, rows, cols, 9);
+  const std::vector<std::byte> p =
+      pack_matrix(DType::q4_0, rows, cols, m.bytes, quant::Layout::split);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t b = 0; b < 3; ++b) {
+      const std::byte* block = m.bytes.data() + 18 * (3 * r + b);
+      EXPECT_EQ(std::memcmp(p.data() + 48 * r + 16 * b, block + 2, 16), 0);
+      EXPECT_EQ(std::memcmp(p.data() + 16 * 48 + 6 * r + 2 * b, block, 2), 0);
     }
   }
 }

@@ -84,7 +84,11 @@ TEST(Seam, EverySplitGivesTheSameBytes) {
         if (inside && report->submissions != 2) return what + "not split";
         splits += report->submissions == 2 ? 1 : 0;
         for (std::size_t p = 0; p < parts.size(); ++p) {
-          if (report->barriers[p] + 1 != parts[p].n_levels()) return what + "barriers miscounted";
+          if (report->barriers[p] + 1 != parts[p].n_levels()) {
+            return what + std::to_string(report->barriers[p]) + " barriers in part " +
+                   std::to_string(p) + " of " + std::to_string(parts[p].n_levels()) +
+                   " levels and " + std::to_string(parts[p].launches.size()) + " launches";
+          }
         }
         const Status valid = graph::validate(join(parts), ExecutionModel::levels);
         if (!valid) return what + valid.error().to_string();

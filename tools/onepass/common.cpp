@@ -1,20 +1,114 @@
 #include "common.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 
+#include "core/os.h"
+#include "terminal.h"
+
 namespace onepass::tool {
+namespace {
+
+constexpr const char* built_in_name = "stories-12m-q8_0.gguf";
+
+bool reader_is_gone = false;
+
+}  // namespace
 
 int report(const Error& error) {
+  if (reader_is_gone) return 0;
+  if (error.code == ErrorCode::cancelled && interrupted()) return exit_interrupted;
   std::cerr << "onepass: " << error.to_string() << '\n';
   return 1;
 }
 
 int exit_code(const Status& status) { return status ? 0 : report(status.error()); }
 
-void DeviceArgs::add_to(CLI::App& app) {
+void refuse(const std::string& option, const std::string& message) {
+  throw CLI::ValidationError(option, message);
+}
+void refuse(const std::string& option, const Error& error) { refuse(option, error.message); }
+
+Status put(std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = ::write(STDOUT_FILENO, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      reader_is_gone = errno == EPIPE;
+      return fail(ErrorCode::io, std::string("write to stdout: ") + std::strerror(errno));
+    }
+    data.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<std::string> read_stdin() {
+  std::string text;
+  char part[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(STDIN_FILENO, part, sizeof part);
+    if (n < 0 && errno == EINTR) {
+      if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while reading stdin");
+      continue;
+    }
+    if (n < 0) return fail(ErrorCode::io, std::string("read stdin: ") + std::strerror(errno));
+    if (n == 0) return text;
+    text.append(part, static_cast<std::size_t>(n));
+    if (text.size() > max_input_bytes) {
+      return fail(ErrorCode::limit, "stdin has more than " + show_bytes(max_input_bytes));
+    }
+  }
+}
+
+Result<std::vector<std::uint32_t>> parse_ids(std::string_view text) {
+  const auto is_gap = [](char c) { return std::strchr(", \t\r\n", c) != nullptr && c != '\0'; };
+  std::vector<std::uint32_t> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    while (at != end && is_gap(*at)) ++at;
+    if (at == end) return ids;
+    std::uint32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next != end && !is_gap(*next))) {
+      const char* stop = at;
+      while (stop != end && !is_gap(*stop) && stop - at < 40) ++stop;
+      return fail(ErrorCode::invalid_argument, "token " + std::to_string(ids.size()) + " is '" +
+                                                   std::string(at, stop) +
+                                                   "', expected an id from 0 to 4294967295");
+    }
+    ids.push_back(id);
+    at = next;
+  }
+}
+
+std::string show_bytes(std::uint64_t bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(units)) {
+    value /= 1000.0;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value,
+                units[unit]);
+  return text;
+}
+
+void DeviceArgs::add_choice_to(CLI::App& app) {
   app.add_option("--device", name, "auto, cpu, null")->capture_default_str();
   app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
       ->capture_default_str();
+}
+
+void DeviceArgs::add_to(CLI::App& app) {
+  add_choice_to(app);
   app.add_flag("--pin", options.pin_threads, "keep worker i on core i");
   app.add_flag("--serial", options.serial, "run each dispatch after the one before");
   app.add_flag("--profile", profile, "time every dispatch");
@@ -30,6 +124,70 @@ Result<Device> DeviceArgs::open() {
     std::cerr << "onepass: " << category << ": " << text << '\n';
   };
   return Device::open(name, options);
+}
+
+Result<Device> DeviceArgs::open_and_tell() {
+  ONEPASS_ASSIGN(Device device, open());
+  const DeviceInfo& info = device.info();
+  std::cerr << "device: " << info.name << " (" << info.description << ", " << info.compute_units
+            << (info.compute_units == 1 ? " thread" : " threads") << "), "
+            << (name == "auto" ? "the first one available (--device to choose)"
+                               : "chosen with --device")
+            << '\n';
+  return device;
+}
+
+Result<std::string> built_in_model() {
+  if (const char* folder = std::getenv("ONEPASS_MODELS"); folder != nullptr && *folder != '\0') {
+    return std::string(folder) + "/" + built_in_name;
+  }
+  std::vector<std::string> folders;
+  const std::string program = os::executable_path();
+  if (const std::size_t slash = program.rfind('/'); slash != program.npos) {
+    folders.push_back(program.substr(0, slash + 1) + ONEPASS_DATA_FROM_BIN);
+  }
+  folders.push_back(ONEPASS_DATA_DIR);
+  folders.push_back(ONEPASS_SOURCE_MODELS);
+  std::string tried;
+  for (const std::string& folder : folders) {
+    std::string path = folder + "/" + built_in_name;
+    if (::access(path.c_str(), R_OK) == 0) return path;
+    tried += "\n  " + path;
+  }
+  return fail(ErrorCode::not_found,
+              "the model in the box is not there; give one with -m, or its folder in "
+              "ONEPASS_MODELS. Tried:" +
+                  tried);
+}
+
+void ModelArgs::add_model_to(CLI::App& app) {
+  app.add_option("-m,--model", model,
+                 "GGUF file, MLX or Hugging Face folder, or synthetic:PRESET:QUANT "
+                 "(default: the model in the box)");
+}
+
+void ModelArgs::add_to(CLI::App& app) {
+  add_model_to(app);
+  device.add_choice_to(app);
+}
+
+Result<std::string> ModelArgs::path() const {
+  if (!model.empty()) return model;
+  return built_in_model();
+}
+
+Result<llm::TextModel> ModelArgs::open(bool with_tokenizer) {
+  ONEPASS_ASSIGN(const std::string file, path());
+  ONEPASS_ASSIGN(const Device opened, device.open_and_tell());
+  ProgressBar bar("loading");
+  llm::OpenOptions options;
+  options.tokenizer = with_tokenizer;
+  options.progress = [&bar](std::uint64_t done, std::uint64_t total) -> Status {
+    if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while loading");
+    bar.show(done, total);
+    return {};
+  };
+  return llm::open_text_model(opened, file, options);
 }
 
 }  // namespace onepass::tool

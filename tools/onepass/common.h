@@ -3,9 +3,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "llm/text_model.h"
 #include "onepass/onepass.h"
 
 namespace onepass::tool {
@@ -15,11 +19,33 @@ using Run = std::function<int()>;
 
 // Each adds one subcommand to the app and, once it is parsed, sets run.
 void add_block(CLI::App& app, Run& run);
+void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
+void add_generate(CLI::App& app, Run& run);
+void add_info(CLI::App& app, Run& run);
+void add_tokenize(CLI::App& app, Run& run);
 
-// Prints the error; the exit code for it.
+inline constexpr int exit_usage = 2;
+inline constexpr int exit_interrupted = 130;
+
+// Prints the error; the exit code for it. A reader of stdout that went away is no error.
 int report(const Error& error);
 int exit_code(const Status& status);
+
+// Wrong usage: ends the command with exit_usage. Only while the command runs.
+[[noreturn]] void refuse(const std::string& option, const std::string& message);
+[[noreturn]] void refuse(const std::string& option, const Error& error);
+
+// Writes to stdout at once. A full disk is an error of code io.
+Status put(std::string_view data);
+// All of stdin, at most max_input_bytes.
+inline constexpr std::size_t max_input_bytes = std::size_t{1} << 30;
+Result<std::string> read_stdin();
+
+// "1,2,3" or "1 2 3".
+Result<std::vector<std::uint32_t>> parse_ids(std::string_view text);
+// "12.7 MB"
+std::string show_bytes(std::uint64_t bytes);
 
 struct DeviceArgs {
   std::string name = "auto";
@@ -28,7 +54,27 @@ struct DeviceArgs {
   bool profile = false;
 
   void add_to(CLI::App& app);
+  void add_choice_to(CLI::App& app);  // --device and --threads only
   Result<Device> open();
+  // As open, and says on stderr which device it is and why.
+  Result<Device> open_and_tell();
+};
+
+// The model in the box: beside the installed program or in the source tree; the environment
+// variable ONEPASS_MODELS names another folder.
+Result<std::string> built_in_model();
+
+struct ModelArgs {
+  DeviceArgs device;
+  std::string model;  // empty: the model in the box
+
+  // -m, --device and --threads.
+  void add_to(CLI::App& app);
+  // -m only, for commands that run nothing.
+  void add_model_to(CLI::App& app);
+  Result<std::string> path() const;
+  // Opens the device and the model on it, telling the device and, on a terminal, the progress.
+  Result<llm::TextModel> open(bool with_tokenizer = true);
 };
 
 }  // namespace onepass::tool

@@ -1,15 +1,45 @@
 #include <array>
 
 #include "backends/cuda/cuda.h"
+#include "ops/attention/kernels.h"
 #include "ops/elementwise/kernels.h"
+#include "ops/embed/kernels.h"
+#include "ops/kv_cache/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/moe/kernels.h"
+#include "ops/move/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/quantize/kernels.h"
+#include "ops/rope/kernels.h"
+#include "ops/sample/kernels.h"
+#include "ops/softmax/kernels.h"
 
 // One line per fatbin: src/ops/FAMILY/STEM.cu and the rows whose kernels it has.
-#define ONEPASS_CUDA_IMAGES(IMAGE)                          \
-  IMAGE(norm, cuda, ops::norm_cuda_kernels())               \
-  IMAGE(elementwise, cuda, ops::elementwise_cuda_kernels()) \
-  IMAGE(matmul, cuda, ops::matmul_cuda_kernels())
+#define ONEPASS_CUDA_IMAGES(IMAGE)                                              \
+  IMAGE(attention, cuda, ops::attention_cuda_kernels())                         \
+  IMAGE(elementwise, cuda, ops::elementwise_cuda_kernels())                     \
+  IMAGE(embed, cuda, ops::embed_cuda_kernels())                                 \
+  IMAGE(kv_cache, cuda, ops::kv_cache_cuda_kernels())                           \
+  IMAGE(moe, cuda, ops::moe_cuda_kernels())                                     \
+  IMAGE(move, cuda, ops::move_cuda_kernels())                                   \
+  IMAGE(norm, cuda, ops::norm_cuda_kernels())                                   \
+  IMAGE(quantize, cuda, ops::quantize_cuda_kernels())                           \
+  IMAGE(rope, cuda, ops::rope_cuda_kernels())                                   \
+  IMAGE(sample, cuda, ops::sample_cuda_kernels())                               \
+  IMAGE(softmax, cuda, ops::softmax_cuda_kernels())                             \
+  IMAGE(matmul, cuda_blocks, ops::matmul_cuda_block_kernels())                  \
+  IMAGE(matmul, cuda_a4_bf16_s16, ops::matmul_cuda_kernels(DType::a4_bf16_s16)) \
+  IMAGE(matmul, cuda_a4_f16_s16, ops::matmul_cuda_kernels(DType::a4_f16_s16))   \
+  IMAGE(matmul, cuda_a8_bf16_s16, ops::matmul_cuda_kernels(DType::a8_bf16_s16)) \
+  IMAGE(matmul, cuda_a8_f16_s16, ops::matmul_cuda_kernels(DType::a8_f16_s16))   \
+  IMAGE(matmul, cuda_bf16, ops::matmul_cuda_kernels(DType::bf16))               \
+  IMAGE(matmul, cuda_f16, ops::matmul_cuda_kernels(DType::f16))                 \
+  IMAGE(matmul, cuda_f32, ops::matmul_cuda_kernels(DType::f32))                 \
+  IMAGE(matmul, cuda_q4_0_s16, ops::matmul_cuda_kernels(DType::q4_0_s16))       \
+  IMAGE(matmul, cuda_q4_k_s16, ops::matmul_cuda_kernels(DType::q4_k_s16))       \
+  IMAGE(matmul, cuda_q5_k_s16, ops::matmul_cuda_kernels(DType::q5_k_s16))       \
+  IMAGE(matmul, cuda_q6_k_s16, ops::matmul_cuda_kernels(DType::q6_k_s16))       \
+  IMAGE(matmul, cuda_q8_0_s16, ops::matmul_cuda_kernels(DType::q8_0_s16))
 
 #ifdef ONEPASS_CUDA_NO_FATBINS
 #define ONEPASS_FATBIN(family, stem) nullptr

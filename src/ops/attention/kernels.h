@@ -13,4 +13,11 @@ std::span<const KernelRow> attention_cpu_kernels() noexcept;
 // keys where there would be too few tiles otherwise (launch_tiling.h).
 Status launch_attention(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> attention_cuda_kernels() noexcept;  // where CUDA is compiled in
+// Launch::variant on CUDA: any types and heads, or f16 keys and values and heads of this size; of
+// few rows or of many.
+enum class AttentionVariant : std::uint16_t { plain, f16_64, f16_128, f16_256, rows_64, rows_128 };
+// Grid and scratch as launch_cuda.h says.
+Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

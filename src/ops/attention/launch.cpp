@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "onepass/device.h"
 #include "onepass/step_state.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_cuda.h"
 #include "ops/attention/launch_tiling.h"
 #include "ops/attention/params.h"
 
@@ -70,6 +72,77 @@ Status launch_attention(const DeviceInfo& device, const Dispatch& d, Launch& lau
   launch.bytes_moved = q + out + matrix_bytes(d.format, product({p.kv_heads, seen}), p.head_dim) +
                        matrix_bytes(v_type, product({p.kv_heads, seen}), p.head_dim);
   launch.flops = product({row_heads, seen, p.head_dim, 4});
+  return {};
+}
+
+namespace {
+
+AttentionVariant variant_of(DType k_type, const AttentionParams& p) noexcept {
+  if (k_type != DType::f16 || static_cast<DType>(p.v_type) != DType::f16) {
+    return AttentionVariant::plain;
+  }
+  const bool many = p.rows > few_rows;
+  return p.head_dim == 64    ? many ? AttentionVariant::rows_64 : AttentionVariant::f16_64
+         : p.head_dim == 128 ? many ? AttentionVariant::rows_128 : AttentionVariant::f16_128
+         : p.head_dim == 256 ? AttentionVariant::f16_256
+                             : AttentionVariant::plain;
+}
+
+// Chunks of split_keys that one row can see.
+std::uint64_t most_chunks(const AttentionParams& p, std::uint64_t n_pages) noexcept {
+  std::uint64_t seen = n_pages != 0                     ? n_pages * page_positions
+                       : p.has_step == 0 && p.ring == 0 ? p.kv_len
+                                                        : p.capacity;
+  if (p.causal != 0 && p.window != 0) seen = std::min<std::uint64_t>(seen, p.window);
+  return (seen + split_keys - 2) / split_keys + 1;
+}
+
+}  // namespace
+
+Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_attention(device, d, launch));
+  const AttentionParams p = d.params_as<AttentionParams>();
+  const AttentionVariant variant = variant_of(d.format, p);
+  launch.variant = static_cast<std::uint16_t>(variant);
+  const std::uint64_t y = std::uint64_t{p.kv_heads} * head_groups(p);
+  if (p.rows > max_cuda_grid_y || p.kv_heads > max_cuda_grid_y || y > max_cuda_grid_x) {
+    return fail(ErrorCode::limit,
+                std::string(info(d.op).name) + ": " + std::to_string(p.rows) + " rows and " +
+                    std::to_string(p.kv_heads) + " kv heads, at most 65535 each",
+                d.file, d.line);
+  }
+  if (variant == AttentionVariant::rows_64 || variant == AttentionVariant::rows_128) {
+    const std::uint64_t queries = std::uint64_t{p.rows} * (p.heads / p.kv_heads);
+    launch.grid = {static_cast<std::uint32_t>((queries + many_queries - 1) / many_queries),
+                   p.kv_heads, 1};
+    launch.group = {many_threads, 1, 1};
+    launch.scratch_bytes = launch.persistent_bytes = 0;
+    return {};
+  }
+  // A power of two that depends on the shape class alone.
+  std::uint32_t splits = max_splits;
+  while (splits > 1 && product({p.rows, y, splits}) > 512 && splits > split_rows_least(p.rows)) {
+    splits /= 2;
+  }
+  const std::uint64_t n_pages = d.views[4].bytes / 4;
+  splits = static_cast<std::uint32_t>(std::min<std::uint64_t>(splits, most_chunks(p, n_pages)));
+  // Blocks with the same part of the keys start together: those without work come last.
+  launch.grid = {static_cast<std::uint32_t>(y), splits, p.rows};
+  launch.group = {split_threads, 1, 1};
+
+  const bool whole_rows = d.op == Op::attention_q && heads_share_blocks(p);
+  const SplitScratch scratch = split_scratch(p, splits);
+  launch.scratch_bytes = launch.persistent_bytes = 0;
+  if (splits > 1 || whole_rows) {
+    launch.scratch_bytes =
+        4 * (scratch.rows_at + (whole_rows ? product({p.rows, p.heads, p.head_dim}) : 0));
+    launch.persistent_bytes = product({p.rows, y, 4});
+  }
+  const std::uint32_t queries = std::min(split_queries, p.heads / p.kv_heads);
+  const std::uint32_t slot_floats = queries * split_stride(p.head_dim);
+  launch.shared_bytes = variant == AttentionVariant::plain
+                            ? 4 * (slot_floats + queries * (p.head_dim + split_keys))
+                            : 4 * (split_threads / 32) * slot_floats;
   return {};
 }
 

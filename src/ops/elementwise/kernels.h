@@ -15,4 +15,6 @@ Status launch_cast(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 // Groups of 256 threads, each thread four elements at a time.
 Status launch_elementwise_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+Status launch_cast_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

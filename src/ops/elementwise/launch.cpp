@@ -52,4 +52,11 @@ Status launch_cast(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   return {};
 }
 
+Status launch_cast_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_cast(device, d, launch));
+  const CastParams p = d.params_as<CastParams>();
+  cover(launch, join(p.n_lo, p.n_hi) / 4 + 1, 256);
+  return {};
+}
+
 }  // namespace onepass::ops

@@ -12,4 +12,9 @@ std::span<const KernelRow> embed_cpu_kernels() noexcept;
 Status launch_embed(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_embed_affine(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> embed_cuda_kernels() noexcept;  // where CUDA is compiled in
+// A group per row, of several where there are few rows.
+Status launch_embed_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_embed_affine_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

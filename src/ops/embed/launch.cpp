@@ -1,5 +1,7 @@
 #include "ops/launch.h"
 
+#include <algorithm>
+
 #include "onepass/step_state.h"
 #include "ops/embed/kernels.h"
 #include "ops/embed/params.h"
@@ -9,6 +11,14 @@ namespace {
 
 std::uint64_t token_bytes(std::uint32_t tokens_are_u32, std::uint32_t rows) noexcept {
   return tokens_are_u32 != 0 ? product({rows, 4}) : StepState::size_bytes(1, 1);
+}
+
+void grid_of_rows(std::uint32_t rows, std::uint32_t dim, Launch& launch) noexcept {
+  constexpr std::uint32_t threads = 128, groups_wanted = 256;
+  const std::uint32_t parts = dim / (4 * threads) + (dim % (4 * threads) != 0 ? 1 : 0);
+  const std::uint32_t most = groups_wanted / std::min(std::max(rows, 1u), groups_wanted);
+  launch.grid = {std::min(rows, max_cuda_grid_x), std::clamp(parts, 1u, most), 1};
+  launch.group = {threads, 1, 1};
 }
 
 }  // namespace
@@ -38,6 +48,20 @@ Status launch_embed_affine(const DeviceInfo&, const Dispatch& d, Launch& launch)
   launch.tiles = tiles_for(p.rows, p.dim);
   launch.bytes_moved =
       out + product({p.rows, row}) + 2 * matrix_bytes(d.format, p.rows, p.dim / p.group_size);
+  return {};
+}
+
+Status launch_embed_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_embed(device, d, launch));
+  const EmbedParams p = d.params_as<EmbedParams>();
+  grid_of_rows(p.rows, p.dim, launch);
+  return {};
+}
+
+Status launch_embed_affine_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_embed_affine(device, d, launch));
+  const EmbedAffineParams p = d.params_as<EmbedAffineParams>();
+  grid_of_rows(p.rows, p.dim, launch);
   return {};
 }
 

@@ -12,4 +12,9 @@ std::span<const KernelRow> kv_cache_cpu_kernels() noexcept;
 Status launch_kv_store(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_kv_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> kv_cache_cuda_kernels() noexcept;  // where CUDA is compiled in
+// kv_store: a warp per head of a row. kv_copy: groups in y for heads.
+Status launch_kv_store_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_kv_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

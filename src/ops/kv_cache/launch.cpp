@@ -1,5 +1,8 @@
 #include "ops/launch.h"
 
+#include <algorithm>
+#include <string>
+
 #include "onepass/step_state.h"
 #include "ops/kv_cache/kernels.h"
 #include "ops/kv_cache/params.h"
@@ -34,6 +37,28 @@ Status launch_kv_copy(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   }
   launch.tiles = tiles_for(p.kv_heads, product({p.positions, p.head_dim}));
   launch.bytes_moved = 2 * matrix_bytes(d.format, product({p.kv_heads, p.positions}), p.head_dim);
+  return {};
+}
+
+Status launch_kv_store_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_kv_store(device, d, launch));
+  const KvStoreParams p = d.params_as<KvStoreParams>();
+  cover(launch, product({p.rows, p.kv_heads, 32}), 128);
+  return {};
+}
+
+Status launch_kv_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_kv_copy(device, d, launch));
+  const KvCopyParams p = d.params_as<KvCopyParams>();
+  if (p.kv_heads > max_cuda_grid_y) {
+    return fail(ErrorCode::limit,
+                "kv_copy: " + std::to_string(p.kv_heads) + " heads, at most " +
+                    std::to_string(max_cuda_grid_y),
+                d.file, d.line);
+  }
+  cover(launch, matrix_bytes(d.format, p.positions, p.head_dim) / 16, 256);
+  launch.grid[0] = std::min(launch.grid[0], 1024u);
+  launch.grid[1] = std::max(p.kv_heads, 1u);
   return {};
 }
 

@@ -1,16 +1,71 @@
+#include <algorithm>
+
 #include "core/kernel_row.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
+#include "quant/blocks.h"
+#include "quant/split.h"
 
 namespace onepass::ops {
 namespace {
 
-constexpr KernelRow kernels[] = {
-    gpu_row(Op::matmul, DType::f32, "matmul_f32_f32", launch_matmul_cuda),
-    gpu_row(Op::matmul, DType::q8_0, "matmul_q8_0_f32", launch_matmul_cuda),
-};
+constexpr KernelRow row(Op op, DType format, const char* name, DType input, const char* symbol,
+                        std::span<const char* const> variants, std::uint32_t reads_early) {
+  KernelRow r = gpu_row(op, format, name, launch_matmul_cuda);
+  r.input = input;
+  r.symbol = symbol;
+  r.variants = variants;
+  r.reads_early = reads_early;
+  r.waits_first = true;
+  return r;
+}
+
+// Entry points of one format in the order of MatmulVariant.
+#define OP_SYMBOLS(format, ...)                                                             \
+  constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
+                                              "matmul_" #format "_any",                     \
+                                              "matmul_" #format "_tile"};
+OP_SYMBOLS(f32)
+OP_SYMBOLS(f16)
+OP_SYMBOLS(bf16)
+ONEPASS_SPLIT_FORMATS(OP_SYMBOLS)
+
+// early: views of weights; the experts of matmul_id are known after the wait only.
+#define OP_ROW(op, format, input, early)                                                    \
+  row(Op::op, DType::format, #op "_" #format "_" #input, DType::input, symbols_##format[0], \
+      std::span(symbols_##format).subspan(1), early)
+#define OP_ROWS(format, input)                                                         \
+  OP_ROW(matmul, format, input, 2), OP_ROW(matmul_bias, format, input, 2),             \
+      OP_ROW(matmul_add, format, input, 2), OP_ROW(matmul_bias_add, format, input, 2), \
+      OP_ROW(matmul_3, format, input, 14), OP_ROW(matmul_glu, format, input, 6),       \
+      OP_ROW(matmul_glu_q, format, input, 6), OP_ROW(matmul_id, format, input, 0)
+#define OP_SPLIT_ROWS(format, Split) OP_ROWS(format, q8a),
+
+#define OP_ANY(op, format) \
+  row(Op::op, DType::format, #op "_" #format "_f32", DType::f32, "matmul_" #format "_any", {}, 0)
+#define OP_BLOCK_ROWS(format, Block)                                                         \
+  OP_ANY(matmul, format), OP_ANY(matmul_bias, format), OP_ANY(matmul_add, format),           \
+      OP_ANY(matmul_bias_add, format), OP_ANY(matmul_3, format), OP_ANY(matmul_glu, format), \
+      OP_ANY(matmul_glu_q, format), OP_ANY(matmul_id, format),
+
+#define OP_AFFINE(format)                                                            \
+  row(Op::matmul_affine, DType::format, "matmul_affine_" #format "_f32", DType::f32, \
+      "matmul_affine_" #format, {}, 0)
+
+// The rows of a packed or plain format follow each other.
+constexpr KernelRow kernels[] = {OP_ROWS(f32, f32), OP_ROWS(f16, f32), OP_ROWS(bf16, f32),
+                                 ONEPASS_SPLIT_FORMATS(OP_SPLIT_ROWS)};
+constexpr KernelRow block_kernels[] = {ONEPASS_BLOCK_FORMATS(OP_BLOCK_ROWS) OP_AFFINE(f32),
+                                       OP_AFFINE(f16), OP_AFFINE(bf16)};
 
 }  // namespace
 
-std::span<const KernelRow> matmul_cuda_kernels() noexcept { return kernels; }
+std::span<const KernelRow> matmul_cuda_kernels(DType format) noexcept {
+  const auto is_format = [format](const KernelRow& r) { return r.format == format; };
+  const auto* first = std::find_if(std::begin(kernels), std::end(kernels), is_format);
+  return {first, std::find_if_not(first, std::end(kernels), is_format)};
+}
+
+std::span<const KernelRow> matmul_cuda_block_kernels() noexcept { return block_kernels; }
 
 }  // namespace onepass::ops

@@ -8,7 +8,9 @@
 namespace onepass::ops {
 
 std::span<const KernelRow> matmul_cpu_kernels() noexcept;
-std::span<const KernelRow> matmul_cuda_kernels() noexcept;  // where CUDA is compiled in
+// Where CUDA is compiled in: the kernels of cuda_FORMAT.cu, and those of cuda_blocks.cu.
+std::span<const KernelRow> matmul_cuda_kernels(DType format) noexcept;
+std::span<const KernelRow> matmul_cuda_block_kernels() noexcept;
 // The parts of matmul_cpu_kernels() for packed weights; empty where the processor has no such
 // instructions.
 std::span<const KernelRow> matmul_base_kernels() noexcept;
@@ -39,9 +41,7 @@ Status launch_matmul_affine(const DeviceInfo& device, const Dispatch& d, Launch&
 // Blocks of m are (token, expert) pairs; with packed weights experts, if there are fewer of them.
 Status launch_matmul_id(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
-// Grid {groups of n, groups of m, 1}: a warp computes one column of up to matmul_cuda_tile_m rows.
-inline constexpr std::uint32_t matmul_cuda_warps = 4;
-inline constexpr std::uint32_t matmul_cuda_tile_m = 4;
+// Every op of the family on CUDA: variant, values and sizes of launch_cuda.h.
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

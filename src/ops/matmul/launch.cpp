@@ -91,18 +91,12 @@ void set_cost(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t
 
 DType matmul_input(DType weights) noexcept {
   switch (weights) {
-    case DType::q4_0_r16:
-    case DType::q8_0_r16:
-    case DType::q4_k_r16:
-    case DType::q5_k_r16:
-    case DType::q6_k_r16:
-    case DType::a4_f16_r16:
-    case DType::a4_bf16_r16:
-    case DType::a8_f16_r16:
-    case DType::a8_bf16_r16:
-      return DType::q8a;
-    default:
+    case DType::f32_r16:
+    case DType::f16_r16:
+    case DType::bf16_r16:
       return DType::f32;
+    default:
+      return is_packed(weights) ? DType::q8a : DType::f32;
   }
 }
 
@@ -172,18 +166,6 @@ Status launch_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch)
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
   return set_packed(d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
-}
-
-Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  ONEPASS_TRY(launch_matmul(device, d, launch));
-  const MatmulParams p = d.params_as<MatmulParams>();
-  const auto groups = [](std::uint64_t n, std::uint32_t size, std::uint32_t max) {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>((n + size - 1) / size, max));
-  };
-  launch.grid = {groups(p.n, matmul_cuda_warps, max_cuda_grid_x),
-                 groups(p.m, matmul_cuda_tile_m, max_cuda_grid_y), 1};
-  launch.group = {32 * matmul_cuda_warps, 1, 1};
-  return {};
 }
 
 Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {

@@ -6,14 +6,7 @@
 namespace onepass::ops {
 namespace {
 
-constexpr TypeSet packed_types =
-    types(DType::f32_r16, DType::f16_r16, DType::bf16_r16, DType::q4_0_r16, DType::q8_0_r16,
-          DType::q4_k_r16, DType::q5_k_r16, DType::q6_k_r16, DType::a4_f16_r16, DType::a4_bf16_r16,
-          DType::a8_f16_r16, DType::a8_bf16_r16);
-constexpr TypeSet matmul_types =
-    weight_types | packed_types |
-    types(DType::q4_1, DType::q5_0, DType::q5_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
-          DType::q6_k, DType::iq4_nl, DType::iq4_xs);
+constexpr TypeSet matmul_types = row_types | block_types | (any_type & ~unpacked_types);
 constexpr TypeSet x_types = types(DType::f32, DType::q8a);
 
 // x in the form that the device's kernel takes; quantizes it where necessary.

@@ -15,4 +15,9 @@ Status launch_moe_gate(const DeviceInfo& device, const Dispatch& d, Launch& laun
 // A tile is a range of the elements of out.
 Status launch_moe_reduce(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> moe_cuda_kernels() noexcept;  // where CUDA is compiled in
+// A warp per token; a thread per four columns of a token.
+Status launch_moe_gate_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_moe_reduce_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

@@ -38,4 +38,18 @@ Status launch_moe_reduce(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   return {};
 }
 
+Status launch_moe_gate_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_moe_gate(device, d, launch));
+  const MoeGateParams p = d.params_as<MoeGateParams>();
+  cover(launch, product({p.tokens, 32}), p.tokens == 1 ? 32 : 128);
+  return {};
+}
+
+Status launch_moe_reduce_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_moe_reduce(device, d, launch));
+  const MoeReduceParams p = d.params_as<MoeReduceParams>();
+  cover(launch, product({p.tokens, (std::uint64_t{p.dim} + 3) / 4}), 128);
+  return {};
+}
+
 }  // namespace onepass::ops

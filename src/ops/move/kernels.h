@@ -17,4 +17,12 @@ Status launch_transpose(const DeviceInfo& device, const Dispatch& d, Launch& lau
 Status launch_columns(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_concat(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> move_cuda_kernels() noexcept;  // where CUDA is compiled in
+// A thread per 16 bytes, which they are where everything is aligned; transpose: squares of 32.
+Status launch_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_gather_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_transpose_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_columns_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_concat_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

@@ -1,5 +1,6 @@
 #include "ops/launch.h"
 
+#include <algorithm>
 #include <string>
 
 #include "ops/move/kernels.h"
@@ -61,6 +62,53 @@ Status launch_concat(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(expect_views(d, {product({p.rows, p.a_bytes}), product({p.rows, p.b_bytes}), out}));
   launch.tiles = tiles_for(p.rows, row / 4 + 1);
   launch.bytes_moved = product({out, 2});
+  return {};
+}
+
+namespace {
+
+// Threads for units of 16 bytes; kernels with narrower units go on in steps of the grid.
+void cover_bytes(Launch& launch, std::uint64_t bytes) noexcept {
+  cover(launch, bytes / 16 + (bytes % 16 != 0 ? 1 : 0), 256);
+}
+
+}  // namespace
+
+Status launch_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_copy(device, d, launch));
+  const CopyParams p = d.params_as<CopyParams>();
+  cover_bytes(launch, join(p.bytes_lo, p.bytes_hi));
+  return {};
+}
+
+Status launch_gather_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_gather(device, d, launch));
+  const GatherParams p = d.params_as<GatherParams>();
+  cover_bytes(launch, product({p.rows, p.row_bytes}));
+  return {};
+}
+
+Status launch_transpose_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_transpose(device, d, launch));
+  const TransposeParams p = d.params_as<TransposeParams>();
+  const auto squares = [](std::uint32_t n) { return n / 32 + (n % 32 != 0 ? 1u : 0u); };
+  launch.grid = {std::max(squares(p.cols), 1u), std::clamp(squares(p.rows), 1u, max_cuda_grid_y),
+                 std::clamp(p.batch, 1u, max_cuda_grid_y)};
+  launch.group = {256, 1, 1};
+  return {};
+}
+
+Status launch_columns_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_columns(device, d, launch));
+  const ColumnsParams p = d.params_as<ColumnsParams>();
+  cover_bytes(launch, product({p.rows, p.bytes}));
+  return {};
+}
+
+Status launch_concat_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_concat(device, d, launch));
+  const ConcatParams p = d.params_as<ConcatParams>();
+  cover_bytes(launch, product({p.rows, std::uint64_t{p.a_bytes} + p.b_bytes}));
   return {};
 }
 

@@ -12,7 +12,9 @@ std::span<const KernelRow> norm_cuda_kernels() noexcept;  // where CUDA is compi
 
 // Every op of the family. Weights that may be missing are empty views.
 Status launch_norm(const DeviceInfo& device, const Dispatch& d, Launch& launch);
-// One group per row, a thread per four elements up to the device's limit; whole warps.
-Status launch_rms_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Up to norm_warp_dim elements a warp per row, else a block with a thread for eight elements, up to
+// the device's limit.
+inline constexpr std::uint32_t norm_warp_dim = 512;
+Status launch_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

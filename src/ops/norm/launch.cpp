@@ -56,12 +56,18 @@ Status launch_norm(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   return {};
 }
 
-Status launch_rms_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+Status launch_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_norm(device, d, launch));
   const RmsNormParams p = d.params_as<RmsNormParams>();
+  if (p.dim <= norm_warp_dim) {
+    const std::uint32_t warps = std::clamp<std::uint32_t>(p.rows, 1, 4);
+    launch.grid = {p.rows / warps + (p.rows % warps != 0 ? 1 : 0), 1, 1};
+    launch.group = {32 * warps, 1, 1};
+    return {};
+  }
   launch.grid = {std::min(p.rows, max_cuda_grid_x), 1, 1};
-  const std::uint64_t warps = (std::uint64_t{p.dim} + 127) / 128;
-  launch.group = {static_cast<std::uint32_t>(std::clamp<std::uint64_t>(warps, 1, 32) * 32), 1, 1};
+  const std::uint64_t warps = (std::uint64_t{p.dim} + 255) / 256;
+  launch.group = {static_cast<std::uint32_t>(std::min<std::uint64_t>(warps, 32) * 32), 1, 1};
   return {};
 }
 

@@ -22,4 +22,9 @@ Status launch_dequantize(const DeviceInfo& device, const Dispatch& d, Launch& la
 // Tiles are whole rows.
 Status launch_dequantize_rows(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> quantize_cuda_kernels() noexcept;  // where CUDA is compiled in
+// A thread per four values; to a block format one per block.
+Status launch_quantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_dequantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

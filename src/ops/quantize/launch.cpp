@@ -34,4 +34,23 @@ Status launch_dequantize_rows(const DeviceInfo& device, const Dispatch& d, Launc
   return {};
 }
 
+Status launch_quantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_quantize(device, d, launch));
+  const QuantizeParams p = d.params_as<QuantizeParams>();
+  const std::uint64_t n = product({p.rows, p.cols});
+  if (d.format == DType::q8a) {
+    cover(launch, n / 4, 128);
+  } else {
+    cover(launch, n / info(d.format).block_elements, 64);
+  }
+  return {};
+}
+
+Status launch_dequantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_dequantize(device, d, launch));
+  const QuantizeParams p = d.params_as<QuantizeParams>();
+  cover(launch, product({p.rows, p.cols}) / 4, 256);
+  return {};
+}
+
 }  // namespace onepass::ops

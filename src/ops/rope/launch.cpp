@@ -1,5 +1,8 @@
 #include "ops/launch.h"
 
+#include <algorithm>
+#include <string>
+
 #include "onepass/step_state.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
@@ -70,6 +73,35 @@ Status launch_rope_store(const DeviceInfo&, const Dispatch& d, Launch& launch) {
       tiles_for(p.rows, product({std::uint64_t{p.heads} + 2ull * p.kv_heads, p.head_dim}));
   launch.bytes_moved = 2 * q_bytes + 2 * (k ? kv_bytes : 0) + 2 * (v ? kv_bytes : 0);
   launch.flops = product({p.rows, std::uint64_t{p.heads} + p.kv_heads, p.head_dim, 8});
+  return {};
+}
+
+Status launch_rope_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_rope(device, d, launch));
+  const RopeParams p = d.params_as<RopeParams>();
+  const std::uint32_t units = p.head_dim - p.angles.pairs;  // pairs and what stays
+  const std::uint32_t threads = std::clamp((units + 31) / 32 * 32, 32u, 128u);
+  const std::uint32_t parts = units / threads + (units % threads != 0 ? 1 : 0);
+  if (parts > max_cuda_grid_y) {
+    return fail(ErrorCode::limit, "rope: heads of " + std::to_string(p.head_dim) + " elements",
+                d.file, d.line);
+  }
+  const std::uint32_t few = std::max(256u / std::min(std::max(p.rows, 1u), 256u), 1u);
+  launch.grid = {std::min(p.rows, max_cuda_grid_x), std::max(parts, 1u),
+                 std::clamp(p.heads, 1u, few)};
+  launch.group = {threads, 1, 1};
+  return {};
+}
+
+Status launch_rope_store_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_rope_store(device, d, launch));
+  const RopeStoreParams p = d.params_as<RopeStoreParams>();
+  const std::uint64_t heads = (d.views[0].bytes != 0 ? p.heads : 0) +
+                              (d.views[2].bytes != 0 ? p.kv_heads : 0) +
+                              (d.views[4].bytes != 0 ? std::uint64_t{p.kv_heads} : 0);
+  const std::uint64_t warps = product({p.rows, heads});
+  // Few heads: a group each, so that they run beside each other.
+  cover(launch, product({warps, 32}), warps <= 256 ? 32 : 128);
   return {};
 }
 

@@ -28,4 +28,13 @@ Status launch_top_k(const DeviceInfo& device, const Dispatch& d, Launch& launch)
 Status launch_sample(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_step_advance(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> sample_cuda_kernels() noexcept;  // where CUDA is compiled in
+// argmax: groups in x share a row, groups in y are rows; the last group of a row combines. Others:
+// a group per row.
+Status launch_argmax_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_argsort_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_top_k_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_sample_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_step_advance_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

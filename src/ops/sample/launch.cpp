@@ -6,6 +6,7 @@
 
 #include "onepass/step_state.h"
 #include "ops/sample/kernels.h"
+#include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 
 namespace onepass::ops {
@@ -79,6 +80,77 @@ Status launch_step_advance(const DeviceInfo&, const Dispatch& d, Launch& launch)
   ONEPASS_TRY(expect_views(d, {product({p.rows, 4}), StepState::size_bytes(1, 1)}));
   // One tile: rows may share a slot.
   launch.bytes_moved = product({p.rows, 4 + 2 * sizeof(StepRow) + 2 * sizeof(StepSlot)});
+  return {};
+}
+
+namespace {
+
+// Whole warps for up to four numbers each.
+std::uint32_t threads_for(std::uint64_t cols, std::uint32_t most) noexcept {
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>((cols + 127) / 128 * 32, 32, most));
+}
+
+void launch_largest_cuda(std::uint32_t rows, std::uint32_t cols, Launch& launch) noexcept {
+  constexpr std::uint32_t most = 256;
+  const std::uint64_t parts = (std::uint64_t{cols} + 8 * most - 1) / (8 * most);
+  const std::uint32_t few = 256 / std::clamp(rows, 1u, 256u);
+  launch.grid = {static_cast<std::uint32_t>(std::clamp<std::uint64_t>(parts, 1, few)),
+                 std::clamp(rows, 1u, max_cuda_grid_y), 1};
+  launch.group = {threads_for(cols, most), 1, 1};
+  const bool several = launch.grid[0] > 1;
+  launch.scratch_bytes = several ? product({rows, launch.grid[0], 8}) : 0;
+  launch.persistent_bytes = several ? product({rows, 4}) : 0;
+}
+
+void launch_select_cuda(std::uint32_t rows, std::uint32_t cols, std::uint32_t k,
+                        Launch& launch) noexcept {
+  launch.grid = {std::max(rows, 1u), 1, 1};
+  launch.group = {threads_for(cols, 1024), 1, 1};
+  launch.shared_bytes = select_shared_bytes;
+  launch.scratch_bytes = launch.persistent_bytes = 0;
+  if (k > select_shared) {
+    launch.grid[0] = std::min(launch.grid[0], select_sorts);
+    launch.scratch_bytes = product({launch.grid[0], cols, 2 * sizeof(std::uint64_t)});
+  }
+}
+
+}  // namespace
+
+Status launch_argmax_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_argmax(device, d, launch));
+  const ArgmaxParams p = d.params_as<ArgmaxParams>();
+  launch_largest_cuda(p.rows, p.cols, launch);
+  return {};
+}
+
+Status launch_argsort_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_argsort(device, d, launch));
+  const ArgmaxParams p = d.params_as<ArgmaxParams>();
+  launch_select_cuda(p.rows, p.cols, p.cols, launch);
+  return {};
+}
+
+Status launch_top_k_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_top_k(device, d, launch));
+  const TopKParams p = d.params_as<TopKParams>();
+  launch_select_cuda(p.rows, p.cols, p.k, launch);
+  return {};
+}
+
+Status launch_sample_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_sample(device, d, launch));
+  const SampleParams p = d.params_as<SampleParams>();
+  if (p.temperature == 0.0f) {
+    launch_largest_cuda(p.rows, p.cols, launch);
+  } else {
+    launch_select_cuda(p.rows, p.cols, sample_keeps(p.cols, p.top_k, p.temperature), launch);
+  }
+  return {};
+}
+
+Status launch_step_advance_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_step_advance(device, d, launch));
+  cover(launch, d.params_as<StepAdvanceParams>().rows, 128);
   return {};
 }
 

@@ -11,4 +11,8 @@ std::span<const KernelRow> softmax_cpu_kernels() noexcept;
 
 Status launch_softmax(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> softmax_cuda_kernels() noexcept;  // where CUDA is compiled in
+// A group per row.
+Status launch_softmax_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

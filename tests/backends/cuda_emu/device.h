@@ -18,6 +18,7 @@
 #define __constant__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 

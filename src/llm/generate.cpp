@@ -1,0 +1,136 @@
+#include "llm/generate.h"
+
+#include "core/guarded.h"
+#include "core/os.h"
+
+namespace onepass::llm {
+
+const char* name(StopReason reason) noexcept {
+  switch (reason) {
+    case StopReason::end_of_text:
+      return "end_of_text";
+    case StopReason::max_tokens:
+      return "max_tokens";
+    case StopReason::context_full:
+      return "context_full";
+    case StopReason::cancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+Result<Generator> Generator::create(TextModel model, const DecoderOptions& options) {
+  return guarded([&]() -> Result<Generator> {
+    ONEPASS_ASSIGN(Decoder decoder, Decoder::create(model.model, options));
+    return Generator(std::move(model), std::move(decoder));
+  });
+}
+
+Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
+                                                 std::string_view prompt,
+                                                 const PromptOptions& options) {
+  return guarded([&]() -> Result<std::vector<std::uint32_t>> {
+    EncodeOptions encode;
+    encode.add_special = false;
+    encode.parse_special = options.parse_special;
+    ONEPASS_ASSIGN(std::vector<std::uint32_t> ids, tokenizer.encode(prompt, encode));
+    if (!options.at_start) return ids;
+    ONEPASS_ASSIGN(std::vector<std::uint32_t> begin, tokenizer.encode("", {.add_special = true}));
+    const SpecialIds& special = tokenizer.special_ids();
+    const bool has_end = !begin.empty() && begin.back() == special.eos;
+    if (has_end && (begin.size() > 1 || special.bos != special.eos)) begin.pop_back();
+    const bool written = !ids.empty() && ids.front() == special.bos;
+    if (!written) ids.insert(ids.begin(), begin.begin(), begin.end());
+    return ids;
+  });
+}
+
+Result<GenerateReport> Generator::run(std::string_view prompt, const GenerateOptions& options,
+                                      const Each& each) {
+  if (!model_.tokenizer) return model_.tokenizer.error();
+  const bool at_start = decoder_.length() == 0 && !pending_;
+  ONEPASS_ASSIGN(const std::vector<std::uint32_t> ids,
+                 encode_prompt(*model_.tokenizer, prompt, {.at_start = at_start}));
+  return run(ids, options, each);
+}
+
+Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
+                                      const GenerateOptions& options, const Each& each) {
+  return guarded([&]() -> Result<GenerateReport> {
+    const std::uint64_t start = os::now_ns();
+    const auto cancelled = [&] {
+      return options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed);
+    };
+    GenerateReport report;
+    std::vector<std::uint32_t> ids;
+    if (pending_) ids.push_back(*pending_);
+    ids.insert(ids.end(), prompt.begin(), prompt.end());
+    if (ids.empty() && decoder_.length() == 0) {
+      return fail(ErrorCode::invalid_argument, "generate: the prompt has no tokens");
+    }
+    report.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+    const auto tell = [&](std::size_t done) {
+      if (options.prefill_progress) options.prefill_progress(done, ids.size());
+    };
+    if (Status s = decoder_.append(ids, options.cancel, tell); !s) {
+      if (s.error().code != ErrorCode::cancelled) return std::move(s).error();
+      report.stop = StopReason::cancelled;
+      return report;
+    }
+    pending_.reset();
+    report.prefill_ns = os::now_ns() - start;
+
+    std::optional<Detokenizer> text;
+    if (model_.tokenizer) {
+      // A text that is all the model's own begins where encode would have put its first space.
+      const bool only_special = [&] {
+        for (const std::uint32_t id : prompt) {
+          if (!model_.tokenizer->is_control(id)) return false;
+        }
+        return decoder_.length() == prompt.size();
+      }();
+      text.emplace(*model_.tokenizer, DecodeOptions{.at_start = only_special});
+    }
+    std::uint64_t first_at = 0;
+    while (true) {
+      if (report.tokens.size() == options.max_tokens) break;
+      if (cancelled()) {
+        report.stop = StopReason::cancelled;
+        break;
+      }
+      const auto token = decoder_.next(options.sampling);
+      if (!token) {
+        if (token.error().code != ErrorCode::limit || report.tokens.empty()) return token.error();
+        report.stop = StopReason::context_full;
+        break;
+      }
+      const std::uint64_t now = os::now_ns();
+      if (first_at == 0) {
+        first_at = now;
+        report.first_token_ns = now - start;
+      } else {
+        report.decode_ns = now - first_at;
+        ++report.decoded;
+      }
+      pending_ = *token;
+      if (model_.tokenizer && model_.tokenizer->ends_reply(*token)) {
+        report.stop = StopReason::end_of_text;
+        break;
+      }
+      report.tokens.push_back(*token);
+      std::string piece;
+      if (text) {
+        ONEPASS_ASSIGN(piece, text->next(*token));
+      }
+      if (each) ONEPASS_TRY(each({piece, *token}));
+    }
+    if (text && each) {
+      if (const std::string rest = text->finish(); !rest.empty()) {
+        ONEPASS_TRY(each({rest, std::nullopt}));
+      }
+    }
+    return report;
+  });
+}
+
+}  // namespace onepass::llm

@@ -1,0 +1,34 @@
+#include "ops/attention/kernels.h"
+#include "ops/kernel_row.h"
+
+namespace onepass::ops {
+namespace {
+
+// In the order of AttentionVariant.
+constexpr const char* f16_variants[] = {"attention_f16_64", "attention_f16_128",
+                                        "attention_f16_256", "attention_rows_f16_64",
+                                        "attention_rows_f16_128"};
+constexpr const char* f16_q_variants[] = {"attention_q_f16_64", "attention_q_f16_128",
+                                          "attention_q_f16_256", "attention_q_rows_f16_64",
+                                          "attention_q_rows_f16_128"};
+
+#define ATTENTION(op, type, ...)                                                \
+  waiting_row(Op::op, DType::type, #op "_" #type "_f32", launch_attention_cuda, \
+              {.symbol = #op "_" #type, __VA_ARGS__})
+
+constexpr KernelRow kernels[] = {
+    ATTENTION(attention, f32),
+    ATTENTION(attention, f16, .variants = f16_variants),
+    ATTENTION(attention, q8_0),
+    ATTENTION(attention_q, f32),
+    ATTENTION(attention_q, f16, .variants = f16_q_variants),
+    ATTENTION(attention_q, q8_0),
+};
+
+#undef ATTENTION
+
+}  // namespace
+
+std::span<const KernelRow> attention_cuda_kernels() noexcept { return kernels; }
+
+}  // namespace onepass::ops

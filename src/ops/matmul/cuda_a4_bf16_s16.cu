@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(a4_bf16_s16, A4BF16Form, AnySplit<quant::SplitA4BF16>)
+OP_MATMUL_TILE(a4_bf16_s16, A4BF16Form, tile_matmul)

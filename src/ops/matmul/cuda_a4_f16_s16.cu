@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(a4_f16_s16, A4F16Form, AnySplit<quant::SplitA4F16>)
+OP_MATMUL_TILE(a4_f16_s16, A4F16Form, tile_matmul)

@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q4_0_s16, Q4_0Form, AnySplit<quant::SplitQ4_0>)
+OP_MATMUL_TILE(q4_0_s16, Q4_0Form, tile_matmul)

@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q5_k_s16, Q5_KForm, AnySplit<quant::SplitQ5_K>)
+OP_MATMUL_TILE(q5_k_s16, Q5_KForm, tile_matmul)

@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q6_k_s16, Q6_KForm, AnySplit<quant::SplitQ6_K>)
+OP_MATMUL_TILE(q6_k_s16, Q6_KForm, tile_matmul)

@@ -1,0 +1,4 @@
+#include "ops/matmul/cuda_entries.cuh"
+
+OP_MATMUL_ENTRIES(q8_0_s16, Q8_0Form, AnySplit<quant::SplitQ8_0>)
+OP_MATMUL_TILE(q8_0_s16, Q8_0Form, tile_matmul)

@@ -1,0 +1,69 @@
+// What the launch arithmetic and the CUDA kernels of this family agree on.
+#ifndef ONEPASS_OPS_MATMUL_CUDA_SHAPE_H_
+#define ONEPASS_OPS_MATMUL_CUDA_SHAPE_H_
+
+#include "ops/shared/lang.h"
+
+OP_BEGIN_NAMESPACE
+
+// Launch::spec of every kernel; the first four are the op's, the others the launch's.
+enum MatmulValue : op_u32 {
+  matmul_form,  // a MatmulForm
+  matmul_m,     // rows of x; form_id: pairs of token and expert
+  matmul_n,     // rows of the weights; form_three: of the first
+  matmul_k,
+  matmul_team,    // log2 of the threads that share two weight rows
+  matmul_rounds,  // sets of rows that a team computes before its block may stop
+  matmul_rows,    // rows of x in shared memory
+};
+
+enum MatmulForm : op_u32 {
+  form_plain,
+  form_bias,
+  form_add,
+  form_bias_add,
+  form_three,
+  form_glu,
+  form_glu_q,
+  form_id,
+  form_affine,  // matmul_affine, variant_any only
+};
+
+// Launch::variant
+enum MatmulVariant : op_u32 {
+  variant_vector,  // one row of x
+  variant_rows,    // 2, 4 or 8 rows of x
+  variant_any,     // any alignment and width
+  variant_tile,    // many rows, tensor cores
+};
+
+// Bytes of a row of k values of x in shared memory, 16-byte aligned.
+OP_FN op_u32 matmul_x_bytes(bool quantized, op_u32 k) {
+  return quantized ? (k / 32 * 40 + 15) / 16 * 16 : k * 4;
+}
+
+// Partial sums of a block's warps for `rows` rows of x, and a block of 32 gated columns.
+OP_FN op_u32 matmul_sum_bytes(op_u32 threads, op_u32 rows) {
+  return (2 * (threads / 32) * 2 + 2 * 32) * rows * 4;
+}
+
+// variant_tile: blocks of warps_m * 32 rows of x and warps_n * 64 weight rows, in steps of 64
+// values. bits: of a number; high: bytes of a row's further bits in a step; factors: f32 numbers
+// per 32 values.
+OP_FN constexpr op_u32 matmul_tile_bytes(op_u32 warps_m, op_u32 warps_n, op_u32 bits, op_u32 high,
+                                         op_u32 factors) {
+  return 3 * (32 * warps_m * (64 + 16 + 16) + 64 * warps_n * (8 * bits + 16 + high)) +
+         2 * 2 * 64 * warps_n * factors * 4;
+}
+
+// The same for plain weights of `size` bytes, in steps of 32 values.
+OP_FN constexpr op_u32 matmul_float_tile_bytes(op_u32 warps_m, op_u32 warps_n, op_u32 size) {
+  return 3 * (32 * warps_m * (128 + 32) + 64 * warps_n * (32 * size + (size == 4 ? 32 : 16)));
+}
+
+// variant_any: a block of 4 warps computes 32 columns of up to 4 rows.
+enum MatmulAny : op_u32 { any_columns = 32, any_rows = 4, any_threads = 128 };
+
+OP_END_NAMESPACE
+
+#endif  // ONEPASS_OPS_MATMUL_CUDA_SHAPE_H_

@@ -1,0 +1,274 @@
+// Text in, text out, with the model in the box.
+#include "llm/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "llm/random_model.h"
+#include "llm/tokenizer_vocabularies.h"
+
+namespace onepass::test {
+namespace {
+
+using llm::GenerateOptions;
+using llm::GenerateReport;
+using llm::Generator;
+using llm::Piece;
+using llm::SamplingOptions;
+using llm::StopReason;
+
+constexpr const char* stories = ONEPASS_SOURCE_DIR "/models/stories-12m-q8_0.gguf";
+constexpr SamplingOptions sampling{.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .seed = 1};
+
+class GenerateTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    device_.emplace(Device::open("cpu", {.threads = 2}).value());
+    model_.emplace(llm::open_text_model(*device_, stories).value());
+  }
+  static void TearDownTestSuite() {
+    model_.reset();
+    device_.reset();
+  }
+  static Generator create(const llm::DecoderOptions& options = {}) {
+    return Generator::create(*model_, options).value();
+  }
+  // Runs and collects the text.
+  static GenerateReport run(Generator& g, std::string_view prompt, GenerateOptions options,
+                            std::string* text = nullptr) {
+    auto report = g.run(prompt, options, [&](const Piece& p) -> Status {
+      if (text != nullptr) *text += p.text;
+      return {};
+    });
+    EXPECT_TRUE(report) << report.error().to_string();
+    return report ? *report : GenerateReport{};
+  }
+
+  inline static std::optional<Device> device_;
+  inline static std::optional<llm::TextModel> model_;
+};
+
+TEST_F(GenerateTest, TellsAStory) {
+  Generator g = create();
+  std::string text;
+  const GenerateReport r =
+      run(g, "Once upon a time", {.max_tokens = 24, .sampling = sampling}, &text);
+  EXPECT_EQ(r.stop, StopReason::max_tokens);
+  EXPECT_EQ(r.prompt_tokens, 5u);
+  EXPECT_EQ(r.tokens.size(), 24u);
+  EXPECT_EQ(r.decoded, 23u);
+  EXPECT_GT(r.first_token_ns, 0u);
+  EXPECT_GE(r.first_token_ns, r.prefill_ns);
+  std::vector<std::uint32_t> all =
+      llm::encode_prompt(*model_->tokenizer, "Once upon a time").value();
+  all.insert(all.end(), r.tokens.begin(), r.tokens.end());
+  EXPECT_EQ("Once upon a time" + text, model_->tokenizer->decode(all).value());
+}
+
+// Without a prompt the text begins with a word, not with the space that words have in front.
+TEST_F(GenerateTest, BeginsATextOfItsOwn) {
+  Generator g = create();
+  std::string text;
+  run(g, "", {.max_tokens = 8}, &text);
+  ASSERT_FALSE(text.empty());
+  EXPECT_NE(text[0], ' ');
+  Generator again = create();
+  std::string more;
+  run(again, "Once", {.max_tokens = 3}, &more);
+  EXPECT_EQ(more[0], ' ');
+}
+
+// Begin tokens once, end tokens never.
+TEST_F(GenerateTest, PromptTokens) {
+  const auto tokenizer = [](bool add_bos, bool add_eos, std::uint32_t eos) {
+    llm::VocabularyData data = score_vocabulary({{"ab", 1.0f}});
+    data.ids.bos = 1;
+    data.ids.eos = eos;
+    data.add_bos = add_bos;
+    data.add_eos = add_eos;
+    data.add_space_prefix = false;
+    return made(data);
+  };
+  const auto ids = [](const llm::Tokenizer& t, std::string_view text,
+                      const llm::PromptOptions& options = {}) {
+    return llm::encode_prompt(t, text, options).value();
+  };
+  const std::uint32_t ab = 259;
+  const llm::Tokenizer both = tokenizer(true, true, 2);
+  EXPECT_EQ(both.encode("ab").value(), (Ids{1, ab, 2}));
+  EXPECT_EQ(ids(both, "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(both, ""), (Ids{1}));
+  EXPECT_EQ(ids(both, "ab", {.at_start = false}), (Ids{ab}));
+  EXPECT_EQ(ids(both, "<s>ab</s>", {.parse_special = true}), (Ids{1, ab, 2}));
+  EXPECT_EQ(ids(tokenizer(true, false, 2), "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(tokenizer(false, true, 2), "ab"), (Ids{ab}));
+  EXPECT_EQ(ids(tokenizer(false, true, 2), ""), (Ids{}));
+  EXPECT_EQ(ids(tokenizer(true, false, 1), "ab"), (Ids{1, ab}));
+  EXPECT_EQ(ids(tokenizer(true, true, 1), "ab"), (Ids{1, ab}));
+}
+
+TEST_F(GenerateTest, EndsWhereTheStoryEnds) {
+  Generator g = create();
+  const GenerateReport r = run(g, "Tom saw a cat. The end was near", {.max_tokens = 480});
+  ASSERT_EQ(r.stop, StopReason::end_of_text);
+  for (const std::uint32_t id : r.tokens) EXPECT_FALSE(model_->tokenizer->ends_reply(id));
+}
+
+TEST_F(GenerateTest, RunsContinue) {
+  Generator whole = create();
+  std::string expected;
+  const GenerateReport all =
+      run(whole, "Lily had a", {.max_tokens = 20, .sampling = sampling}, &expected);
+  Generator parts = create();
+  std::string text;
+  std::vector<std::uint32_t> tokens;
+  for (const std::uint32_t n : {7u, 1u, 0u, 12u}) {
+    const GenerateReport r = run(parts, tokens.empty() ? "Lily had a" : "",
+                                 {.max_tokens = n, .sampling = sampling}, &text);
+    tokens.insert(tokens.end(), r.tokens.begin(), r.tokens.end());
+  }
+  EXPECT_EQ(tokens, all.tokens);
+  EXPECT_EQ(text, expected);
+}
+
+TEST_F(GenerateTest, CancelKeepsWhatIsThere) {
+  Generator whole = create();
+  const GenerateReport all = run(whole, "Once", {.max_tokens = 12, .sampling = sampling});
+  Generator g = create();
+  std::atomic<bool> cancel{false};
+  std::size_t seen = 0;
+  const GenerateOptions options{.max_tokens = 12, .sampling = sampling, .cancel = &cancel};
+  const auto stopped = g.run("Once", options, [&](const Piece&) -> Status {
+    if (++seen == 5) cancel = true;
+    return {};
+  });
+  ASSERT_TRUE(stopped);
+  EXPECT_EQ(stopped->stop, StopReason::cancelled);
+  EXPECT_EQ(stopped->tokens.size(), 5u);
+  cancel = false;
+  const GenerateReport rest = run(g, "", {.max_tokens = 7, .sampling = sampling});
+  std::vector<std::uint32_t> tokens = stopped->tokens;
+  tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
+  EXPECT_EQ(tokens, all.tokens);
+
+  cancel = true;
+  Generator never = create();
+  const auto nothing = never.run("Once", options, nullptr);
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->stop, StopReason::cancelled);
+  EXPECT_TRUE(nothing->tokens.empty());
+  EXPECT_EQ(never.decoder().length(), 0u);
+}
+
+TEST_F(GenerateTest, TheCallersErrorEndsTheRun) {
+  Generator g = create();
+  std::size_t seen = 0;
+  const auto r = g.run("Once", {.max_tokens = 12}, [&](const Piece&) -> Status {
+    if (++seen == 3) return fail(ErrorCode::io, "disk full");
+    return {};
+  });
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code, ErrorCode::io);
+  EXPECT_EQ(seen, 3u);
+}
+
+TEST_F(GenerateTest, ContextLimit) {
+  Generator small = create({.context = 12});
+  std::string text;
+  const GenerateReport r = run(small, "Once upon a time", {.max_tokens = 50}, &text);
+  EXPECT_EQ(r.stop, StopReason::context_full);
+  EXPECT_EQ(r.tokens.size(), 8u);  // 5 of the prompt, 7 in the cache, one after them
+  EXPECT_FALSE(text.empty());
+  Generator tiny = create({.context = 3});
+  const auto none = tiny.run("Once upon a time", {.max_tokens = 50}, nullptr);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::limit);
+  EXPECT_NE(none.error().message.find("5"), std::string::npos) << none.error().message;
+  EXPECT_NE(none.error().message.find("3"), std::string::npos) << none.error().message;
+}
+
+TEST_F(GenerateTest, ModelsWithoutATokenizerTakeIds) {
+  auto model = llm::open_text_model(*device_, "synthetic:tiny:q8_0");
+  ASSERT_TRUE(model) << model.error().to_string();
+  ASSERT_FALSE(model->tokenizer);
+  Generator g = Generator::create(*model).value();
+  EXPECT_EQ(g.run("Once", {}, nullptr).error().code, ErrorCode::not_found);
+  const std::uint32_t ids[] = {1, 2, 3};
+  std::vector<std::uint32_t> handed_out;
+  const auto r = g.run(ids, {.max_tokens = 4}, [&](const Piece& p) -> Status {
+    EXPECT_TRUE(p.text.empty());
+    handed_out.push_back(p.token.value());
+    return {};
+  });
+  ASSERT_TRUE(r);
+  EXPECT_EQ(handed_out, r->tokens);
+  EXPECT_EQ(r->tokens.size(), 4u);
+  Generator fresh = Generator::create(*model).value();
+  EXPECT_EQ(fresh.run(std::span<const std::uint32_t>(), {}, nullptr).error().code,
+            ErrorCode::invalid_argument);
+}
+
+TEST_F(GenerateTest, LoadingTellsItsProgress) {
+  std::uint64_t last = 0, total = 0;
+  llm::OpenOptions options;
+  options.progress = [&](std::uint64_t done, std::uint64_t all) -> Status {
+    EXPECT_GT(done, last);
+    last = done;
+    total = all;
+    return {};
+  };
+  ASSERT_TRUE(llm::open_text_model(*device_, stories, options));
+  EXPECT_EQ(last, total);
+  EXPECT_GT(total, 12'000'000u);
+}
+
+TEST_F(GenerateTest, LoadingCanBeEnded) {
+  ASSERT_TRUE(device_->fence());
+  const std::uint64_t before = device_->live_bytes();
+  llm::OpenOptions options;
+  options.progress = [](std::uint64_t done, std::uint64_t) -> Status {
+    if (done > 5'000'000) return fail(ErrorCode::cancelled, "enough");
+    return {};
+  };
+  const auto model = llm::open_text_model(*device_, stories, options);
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().code, ErrorCode::cancelled);
+  ASSERT_TRUE(device_->fence());
+  EXPECT_EQ(device_->live_bytes(), before);
+}
+
+// The first bytes of a real file, and a file that becomes shorter while its weights are read.
+TEST_F(GenerateTest, AShortenedFileIsAnError) {
+  std::ifstream in(stories, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const TempFile whole(std::as_bytes(std::span(bytes)));
+  llm::OpenOptions options;
+  options.progress = [&](std::uint64_t, std::uint64_t) -> Status {
+    std::filesystem::resize_file(whole.path(), 1'000'000);
+    return {};
+  };
+  const auto shortened = llm::open_text_model(*device_, whole.path(), options);
+  ASSERT_FALSE(shortened);
+  EXPECT_EQ(shortened.error().code, ErrorCode::io) << shortened.error().to_string();
+  const auto short_file = llm::open_text_model(*device_, whole.path());
+  ASSERT_FALSE(short_file);
+  EXPECT_EQ(short_file.error().code, ErrorCode::parse) << short_file.error().to_string();
+}
+
+TEST_F(GenerateTest, ADeletedFileKeepsRunning) {
+  std::ifstream in(stories, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::optional<TempFile> file(std::in_place, std::as_bytes(std::span(bytes)));
+  auto model = llm::open_text_model(*device_, file->path());
+  ASSERT_TRUE(model);
+  std::ofstream(file->path(), std::ios::trunc) << "something else";
+  file.reset();
+  Generator g = Generator::create(std::move(*model)).value();
+  Generator other = create();
+  EXPECT_EQ(run(g, "Once", {.max_tokens = 5}).tokens, run(other, "Once", {.max_tokens = 5}).tokens);
+}
+
+}  // namespace
+}  // namespace onepass::test

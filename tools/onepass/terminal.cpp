@@ -1,0 +1,75 @@
+#include "terminal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/os.h"
+
+namespace onepass::tool {
+namespace {
+
+constexpr std::uint64_t redraw_ns = 50'000'000;
+constexpr std::uint64_t bar_width = 30;
+
+std::atomic<bool> flag{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+extern "C" void on_interrupt(int) { flag.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+void catch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // without SA_RESTART: a blocked read ends
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+const std::atomic<bool>& interrupt_flag() noexcept { return flag; }
+
+bool stderr_is_terminal() noexcept {
+  static const bool is = isatty(STDERR_FILENO) != 0;
+  return is;
+}
+bool stdout_is_terminal() noexcept {
+  static const bool is = isatty(STDOUT_FILENO) != 0;
+  return is;
+}
+
+// Work that is done before the first redraw shows no bar at all.
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)),
+      enabled_(stderr_is_terminal()),
+      next_ns_(enabled_ ? os::now_ns() + redraw_ns : 0) {}
+
+ProgressBar::~ProgressBar() { erase(); }
+
+void ProgressBar::show(std::uint64_t done, std::uint64_t total) {
+  if (!enabled_) return;
+  const std::uint64_t now = os::now_ns();
+  if (now < next_ns_) return;
+  next_ns_ = now + redraw_ns;
+  drawn_ = true;
+  if (total == 0) {
+    std::fprintf(stderr, "\r%s  %.0f MB\033[K", what_.c_str(), static_cast<double>(done) / 1e6);
+    return;
+  }
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const auto filled = static_cast<std::size_t>(share * static_cast<double>(bar_width));
+  std::string bar(filled, '#');
+  bar.append(bar_width - filled, '.');
+  std::fprintf(stderr, "\r%s  [%s] %3.0f %%\033[K", what_.c_str(), bar.c_str(), share * 100.0);
+}
+
+void ProgressBar::erase() {
+  if (!drawn_) return;
+  std::fputs("\r\033[K", stderr);
+  drawn_ = false;
+}
+
+}  // namespace onepass::tool

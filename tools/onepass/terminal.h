@@ -1,0 +1,38 @@
+// Progress on a terminal, and Ctrl-C.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace onepass::tool {
+
+// From here on the first Ctrl-C only sets a flag; the second one ends the process. A stdout that
+// nobody reads any more makes writes fail instead of ending the process.
+void catch_signals();
+const std::atomic<bool>& interrupt_flag() noexcept;
+inline bool interrupted() noexcept { return interrupt_flag().load(std::memory_order_relaxed); }
+
+bool stderr_is_terminal() noexcept;
+bool stdout_is_terminal() noexcept;
+
+// One line on stderr that is redrawn and in the end erased; nothing when that is no terminal.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string what);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // total 0: not known.
+  void show(std::uint64_t done, std::uint64_t total);
+  void erase();
+
+ private:
+  std::string what_;
+  const bool enabled_;
+  bool drawn_ = false;
+  std::uint64_t next_ns_ = 0;
+};
+
+}  // namespace onepass::tool
