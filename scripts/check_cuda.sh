@@ -79,7 +79,10 @@ write_build_file() {
 write_build_file >"$out/build.ninja"
 echo "--- build: $("$nvcc" --version | tail -n 1), $("$cxx" --version | head -n 1)"
 started=$SECONDS
-ninja -f "$out/build.ninja" -j "$cores" --quiet
+if ! ninja -f "$out/build.ninja" -j "$cores" >"$out/build.log" 2>&1; then
+  tail -n 40 "$out/build.log" >&2
+  exit 1
+fi
 echo "--- built in $((SECONDS - started)) s"
 [ "$build_only" = no ] || exit 0
 
