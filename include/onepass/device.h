@@ -62,6 +62,9 @@ struct DeviceOptions {
   std::uint32_t cpu_features = ~0u;    // CPU: bits of Feature its kernels may use
   std::uint32_t command_buffers = 64;  // in flight or open at the same time
   bool serial = false;                 // each dispatch waits for the one before; same bits
+  bool plain_edges = false;  // CUDA: no kernel starts before those it depends on have ended
+  bool exact_memory =
+      false;  // CUDA: each buffer an allocation of the driver's, for memory checkers
   Retain retain = Retain::submission;
   Barriers barriers = Barriers::automatic;
   Profile profile = Profile::none;

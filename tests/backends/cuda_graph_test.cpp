@@ -220,6 +220,29 @@ TEST_F(CudaGraph, LaunchesKeepTheirSizes) {
   EXPECT_EQ(reinterpret_cast<std::uint64_t>(node.args.persistent), memory.handle + 1024);
 }
 
+TEST_F(CudaGraph, WhatRunsOnceIsLaunchedInOrderWithoutAGraph) {
+  Recording r = testing::make_recording(testing::random_program(4, 20, 8, 0.2), memory,
+                                        ExecutionModel::levels, test_rows[0]);
+  r.replayed = false;
+  const auto recorded = record(r);
+  Completion completion;
+  ASSERT_TRUE(backend->submit(*recorded, {}, completion));
+  backend->wait(completion);
+  EXPECT_FALSE(completion.failed);
+  EXPECT_TRUE(fake().instantiated.empty());
+  std::size_t i = 0;
+  for (const RecordedLaunch& l : r.launches) {
+    if (l.is_fence()) continue;
+    ASSERT_LT(i, fake().direct.size());
+    const FakeNode& node = fake().direct[i++];
+    EXPECT_EQ(node.function, "hash");
+    EXPECT_EQ(reinterpret_cast<std::uint64_t>(node.args.views[l.n_views - 1u]),
+              memory.handle + l.views[l.n_views - 1u].offset);
+    EXPECT_EQ(std::memcmp(node.args.params, l.params.data(), max_params_bytes), 0);
+  }
+  EXPECT_EQ(fake().direct.size(), i);
+}
+
 TEST_F(CudaGraph, AVariantIsAnotherEntryPointAndValuesReachTheKernel) {
   static constexpr const char* variants[] = {"other", "hash"};
   const KernelRow row{.name = "hash", .symbol = "hash", .variants = variants};
@@ -351,6 +374,27 @@ TEST_F(CudaGraph, SubmittingAllocatesNothing) {
   }
   EXPECT_EQ(fake().launched.size(), 200u);
   EXPECT_EQ(fake().instantiated.size(), 1u);
+}
+
+TEST_F(CudaGraph, QueuedPassesAreOneLaunchBetweenTwoEventsEach) {
+  Recording r = testing::one_launch(test_rows[0]);
+  r.step = BoundView{memory, 0, 48};
+  const auto recorded = record(r);
+  fake().hold();
+  fake().stream_work.clear();
+  fake().syncs = fake().waits = 0;
+  const std::size_t before = fake().live();
+  std::array<Completion, 16> completions;
+  // Without new values the device goes on with what it wrote itself.
+  for (Completion& c : completions) ASSERT_TRUE(backend->submit(*recorded, {}, c));
+  EXPECT_EQ(fake().live(), before);
+  EXPECT_EQ(fake().syncs + fake().waits, 0u);
+  std::vector<std::string> expected;
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    for (const char* work : {"event", "graph", "kernel", "event"}) expected.emplace_back(work);
+  }
+  EXPECT_EQ(fake().stream_work, expected);
+  for (Completion& c : completions) backend->wait(c);
 }
 
 TEST_F(CudaGraph, CompletionsFollowTheStream) {
@@ -533,6 +577,15 @@ Status use_device(const cuda::Driver& driver) {
   recording.timed = true;
   recording.step = BoundView{device.memory, 0, 64};
   for (RecordedLaunch& l : recording.launches) l.launch.shared_bytes = 64 << 10;
+  {
+    Recording once = testing::one_launch(test_rows[0]);
+    once.replayed = false;
+    ONEPASS_ASSIGN(const std::unique_ptr<Recorded> direct, backend->record(once));
+    Completion completion;
+    ONEPASS_TRY(backend->submit(*direct, {}, completion));
+    backend->wait(completion);
+    if (completion.failed) return fail(completion.code, completion.text);
+  }
   ONEPASS_ASSIGN(const std::unique_ptr<Recorded> recorded, backend->record(recording));
   std::array<Completion, 4> completions;
   std::size_t submitted = 0;
@@ -607,6 +660,7 @@ TEST(CudaFailures, EveryFailedCallIsATypedErrorAndLeaksNothing) {
                              "cuModuleLoadData",
                              "cuModuleGetFunction",
                              "cuFuncSetAttribute",
+                             "cuLaunchKernel",
                              "cuGraphCreate",
                              "cuGraphAddKernelNode",
                              "cuGraphAddEmptyNode",

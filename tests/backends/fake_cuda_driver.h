@@ -28,7 +28,8 @@ struct FakeNode {
 struct FakeGraph {
   std::vector<FakeNode> nodes;
   std::set<std::pair<std::size_t, std::size_t>> edges;
-  bool twice = false;  // an edge was given twice
+  std::set<std::pair<std::size_t, std::size_t>> programmatic;  // those of the edges
+  bool twice = false;                                          // an edge was given twice
 };
 
 class FakeDriver {
@@ -64,12 +65,23 @@ class FakeDriver {
   void break_device(CUresult error) { broken_ = error; }
   void break_contexts(CUresult error) { push_result_ = error; }
 
-  std::map<CUdeviceptr, std::vector<std::byte>> device_memory;
+  std::size_t free_bytes() const {
+    std::size_t used = 0;
+    for (const auto& [address, bytes] : device_memory) used += bytes;
+    return memory_limit - std::min(memory_limit, used);
+  }
+
+  std::map<CUdeviceptr, std::size_t> device_memory;
+  std::size_t memory_limit = std::size_t{1} << 29;
+  std::size_t allocations = 0;  // cuMemAlloc, those that failed included
+  std::size_t syncs = 0;        // cuStreamSynchronize
+  std::size_t waits = 0;        // cuEventSynchronize for what was not done
   std::map<void*, std::size_t> host_memory;
   std::map<CUevent, std::uint64_t> events;  // place in the queue; 0: never recorded
   std::map<CUgraph, FakeGraph> graphs;
   std::map<CUgraphExec, FakeGraph> execs;
   std::vector<FakeGraph> instantiated, launched;
+  std::vector<FakeNode> direct;  // launched without a graph
   std::vector<std::string> stream_work;
   std::vector<const void*> copy_sources;
   int contexts = 0, streams = 0, modules = 0, current = 0;
@@ -83,6 +95,7 @@ class FakeDriver {
 
   void free_all() {
     for (const auto& [memory, bytes] : host_memory) std::free(memory);
+    for (const auto& [address, bytes] : device_memory) std::free(reinterpret_cast<void*>(address));
   }
   bool fails(const char* call) {
     if (calls_++ != fail_at_) return false;
@@ -195,6 +208,7 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult stream_sync(CUstream) {
+    ++f().syncs;
     f().complete_all();
     return f().broken_;
   }
@@ -220,6 +234,7 @@ struct FakeCalls {
   static CUresult event_sync(CUevent event) {
     if (f().broken_ != CUDA_SUCCESS) return f().broken_;
     ONEPASS_FAKE_MAY_FAIL("cuEventSynchronize");
+    if (f().events.at(event) > f().completed_) ++f().waits;
     f().completed_ = std::max(f().completed_, f().events.at(event));
     return CUDA_SUCCESS;
   }
@@ -233,14 +248,24 @@ struct FakeCalls {
 
   static CUresult mem_alloc(CUdeviceptr* out, std::size_t bytes) {
     ONEPASS_FAKE_MAY_FAIL("cuMemAlloc");
-    if (bytes > (std::size_t{1} << 29)) return CUDA_ERROR_OUT_OF_MEMORY;
-    std::vector<std::byte> memory(bytes, std::byte{0xee});
-    *out = reinterpret_cast<CUdeviceptr>(memory.data());
-    f().device_memory.emplace(*out, std::move(memory));
+    ++f().allocations;
+    if (bytes > f().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+    // Aligned as the driver's. The pages of what is never touched do not exist.
+    void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+    if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = reinterpret_cast<CUdeviceptr>(memory);
+    f().device_memory[*out] = bytes;
+    return CUDA_SUCCESS;
+  }
+  static CUresult mem_info(std::size_t* free_bytes, std::size_t* total) {
+    *free_bytes = f().free_bytes();
+    *total = f().memory_limit;
     return CUDA_SUCCESS;
   }
   static CUresult mem_free(CUdeviceptr address) {
-    return f().device_memory.erase(address) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (f().device_memory.erase(address) != 1) return CUDA_ERROR_INVALID_VALUE;
+    std::free(reinterpret_cast<void*>(address));
+    return CUDA_SUCCESS;
   }
   static CUresult host_alloc(void** out, std::size_t bytes, unsigned) {
     ONEPASS_FAKE_MAY_FAIL("cuMemHostAlloc");
@@ -301,6 +326,26 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
 
+  static CUresult launch_kernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+                                unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream,
+                                void** params, void**) {
+    ONEPASS_FAKE_MAY_FAIL("cuLaunchKernel");
+    FakeNode node;
+    node.kind = FakeNode::Kind::kernel;
+    node.function = f().functions_.at(function);
+    node.params.gridDimX = gx;
+    node.params.gridDimY = gy;
+    node.params.gridDimZ = gz;
+    node.params.blockDimX = bx;
+    node.params.blockDimY = by;
+    node.params.blockDimZ = bz;
+    node.params.sharedMemBytes = shared;
+    std::memcpy(&node.args, params[0], sizeof node.args);
+    f().direct.push_back(std::move(node));
+    f().enqueue("kernel");
+    return CUDA_SUCCESS;
+  }
+
   static CUresult graph_create(CUgraph* out, unsigned) {
     ONEPASS_FAKE_MAY_FAIL("cuGraphCreate");
     *out = f().make<CUgraph>();
@@ -339,15 +384,21 @@ struct FakeCalls {
     return add_node(out, graph, std::move(node));
   }
   static CUresult add_dependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
-                                   const CUgraphEdgeData*, std::size_t n) {
+                                   const CUgraphEdgeData* data, std::size_t n) {
     ONEPASS_FAKE_MAY_FAIL("cuGraphAddDependencies");
     FakeGraph& g = f().graphs.at(graph);
     for (std::size_t i = 0; i < n; ++i) {
-      const bool inserted = g.edges
-                                .emplace(reinterpret_cast<std::size_t>(from[i]) - 1,
-                                         reinterpret_cast<std::size_t>(to[i]) - 1)
-                                .second;
-      g.twice = g.twice || !inserted;
+      const std::pair edge{reinterpret_cast<std::size_t>(from[i]) - 1,
+                           reinterpret_cast<std::size_t>(to[i]) - 1};
+      g.twice = g.twice || !g.edges.insert(edge).second;
+      if (!data || data[i].type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) continue;
+      if (data[i].type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC || data[i].to_port != 0 ||
+          data[i].from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+          g.nodes[edge.first].kind != FakeNode::Kind::kernel ||
+          g.nodes[edge.second].kind != FakeNode::Kind::kernel) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      g.programmatic.insert(edge);
     }
     return CUDA_SUCCESS;
   }
@@ -402,6 +453,7 @@ inline cuda::Driver FakeDriver::table() {
   d.cuEventQuery = FakeCalls::event_query;
   d.cuEventSynchronize = FakeCalls::event_sync;
   d.cuEventElapsedTime = FakeCalls::elapsed;
+  d.cuMemGetInfo = FakeCalls::mem_info;
   d.cuMemAlloc = FakeCalls::mem_alloc;
   d.cuMemFree = FakeCalls::mem_free;
   d.cuMemHostAlloc = FakeCalls::host_alloc;
@@ -414,6 +466,7 @@ inline cuda::Driver FakeDriver::table() {
   d.cuModuleUnload = FakeCalls::module_unload;
   d.cuModuleGetFunction = FakeCalls::get_function;
   d.cuFuncSetAttribute = FakeCalls::set_attribute;
+  d.cuLaunchKernel = FakeCalls::launch_kernel;
   d.cuGraphCreate = FakeCalls::graph_create;
   d.cuGraphDestroy = FakeCalls::graph_destroy;
   d.cuGraphAddKernelNode = FakeCalls::add_kernel;

@@ -168,6 +168,7 @@ inline Recording one_launch(const KernelRow& row, std::uint32_t tiles = 1) {
   r.launches[0].launch.tiles = tiles;
   r.level_offsets = {0, 1};
   r.pred_offsets = {0, 0};
+  r.replayed = true;
   return r;
 }
 

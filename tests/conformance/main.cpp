@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::uint32_t> threads{};
   std::string filter{};
   std::size_t shard = 0, shards = 1;
+  bool plain_edges = false, exact_memory = false;
   bool list = false;
   std::string write_support{}, check_support{};
 };
@@ -181,6 +182,10 @@ bool parse(int argc, char** argv, Options& o) {
       }
     } else if (flag == "--filter") {
       o.filter = value;
+    } else if (flag == "--edges" && (value == "plain" || value == "best")) {
+      o.plain_edges = value == "plain";
+    } else if (flag == "--memory" && (value == "exact" || value == "best")) {
+      o.exact_memory = value == "exact";
     } else if (flag == "--shard") {
       const std::size_t slash = value.find('/');
       const auto index = number(value.substr(0, slash));
@@ -269,7 +274,7 @@ int run(Options o) {
   for (const std::string& device : o.devices) {
     for (const std::string& path : o.paths) {
       for (const std::uint32_t threads : o.threads) {
-        Result<Target> target = open({device, path, threads});
+        Result<Target> target = open({device, path, threads, o.plain_edges, o.exact_memory});
         if (!target) return 2;
         targets.push_back(std::move(*target));
         if (device != "cpu") break;
@@ -304,6 +309,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: conformance_tests [--set ci|subset|full] [--device NAME,...]\n"
                  "  [--paths best|all|base,avx2,...] [--threads N,...] [--filter TEXT]\n"
+                 "  [--edges plain|best] [--memory exact|best]\n"
                  "  [--shard I/N] [--list] [--write-support FILE] [--check-support FILE]\n");
     return 2;
   }

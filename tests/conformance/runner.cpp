@@ -31,7 +31,7 @@ struct Placed {
   std::size_t start = 0;
 };
 
-// In builds with AddressSanitizer: everything of a host-visible buffer outside its view is
+// In builds with AddressSanitizer: everything of a buffer in the host's memory outside its view is
 // forbidden to touch, until the end of this object. (A view's first bytes that share eight with the
 // red zone are not guarded against reads; the poison in the red zone then shows them in the
 // result.)
@@ -40,15 +40,18 @@ class Forbidden {
   explicit Forbidden(const Device& device, const std::vector<Placed>& placed,
                      const Prepared& prepared) {
 #ifdef ONEPASS_ASAN
-    if (!device.info().unified_memory) return;
+    // The emulated CUDA device hides memory that is the host's all the same.
+    const bool emulated = device.info().name == "cuda-emu";
+    if (!device.info().unified_memory && !emulated) return;
     for (std::size_t i = 0; i < placed.size(); ++i) {
       if (placed[i].before.empty()) continue;
-      const auto memory = device.map(placed[i].buffer.view());
-      if (!memory) continue;
-      memory_.push_back(*memory);
+      const BufferFacts facts = device.state().facts(placed[i].buffer.view().buffer);
+      auto* host = emulated ? reinterpret_cast<std::byte*>(facts.memory.handle) : facts.memory.host;
+      const std::span<std::byte> memory(host, placed[i].before.size());
+      memory_.push_back(memory);
       const std::size_t end = placed[i].start + prepared.operands[i].bytes.size();
-      __asan_poison_memory_region(memory->data(), placed[i].start);
-      __asan_poison_memory_region(memory->data() + end, memory->size() - end);
+      __asan_poison_memory_region(memory.data(), placed[i].start);
+      __asan_poison_memory_region(memory.data() + end, memory.size() - end);
     }
 #else
     static_cast<void>(device), static_cast<void>(placed), static_cast<void>(prepared);
@@ -159,6 +162,8 @@ Result<Target> Target::open(const TargetOptions& options) {
   DeviceOptions device_options;
   device_options.threads = options.threads;
   device_options.cpu_features = *features;
+  device_options.plain_edges = options.plain_edges;
+  device_options.exact_memory = options.exact_memory;
   ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
   return Target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,

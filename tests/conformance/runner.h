@@ -15,6 +15,7 @@ struct TargetOptions {
   std::string device = "cpu";
   std::string path = "best";  // CPU: base, avx2, avx512, neon or best
   std::uint32_t threads = 2;
+  bool plain_edges = false, exact_memory = false;  // as in DeviceOptions
 };
 
 // What was found after a run. Empty error: it ran.

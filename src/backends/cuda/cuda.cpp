@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/cuda/driver.h"
+#include "backends/cuda/memory.h"
 #include "backends/cuda/modules.h"
 #include "backends/cuda/recording.h"
 
@@ -17,14 +18,20 @@ namespace onepass {
 namespace cuda {
 namespace {
 
-constexpr std::size_t staging_half = 4u << 20;
+// Pinned memory between the host and the device: uploads return while their last slots are still
+// being copied, so they and readbacks have slots of their own.
+constexpr std::size_t slot_bytes = 4u << 20;
+constexpr std::size_t upload_slots = 4, readback_slots = 2;
 constexpr std::size_t step_granularity = 256;
 
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const Driver& driver, std::span<const KernelImage> images,
               const DeviceOptions& options)
-      : in_flight_max_(std::clamp(options.command_buffers, 1u, 4096u)), ring_(in_flight_max_ + 1) {
+      : plain_edges_(options.plain_edges),
+        exact_memory_(options.exact_memory),
+        in_flight_max_(std::clamp(options.command_buffers, 1u, 4096u)),
+        ring_(in_flight_max_ + 1) {
     context_.driver = &driver;
     for (const KernelImage& image : images) {
       rows_.insert(rows_.end(), image.rows.begin(), image.rows.end());
@@ -83,11 +90,22 @@ class CudaBackend final : public Backend {
   bool retained_ = false;
   DeviceInfo info_;
   std::vector<KernelRow> rows_;
+  const bool plain_edges_, exact_memory_;
+  ShapeOptions shape_options_;
   std::unique_ptr<Modules> modules_;
+  std::unique_ptr<DeviceMemory> memory_;
 
-  std::mutex staging_mutex_;  // guards the staging memory
-  std::byte* staging_ = nullptr;
-  std::array<CUevent, 2> staging_events_{};
+  // A piece of pinned memory and the end of the last copy from or to it.
+  struct Slot {
+    std::byte* data = nullptr;
+    CUevent copied = nullptr;
+  };
+  std::byte* pinned_ = nullptr;
+  std::mutex upload_mutex_;  // guards the next two
+  std::array<Slot, upload_slots> uploads_;
+  std::size_t next_upload_ = 0;
+  std::mutex readback_mutex_;  // guards the next one
+  std::array<Slot, readback_slots> readbacks_;
 
   std::mutex mutex_;  // guards the rest
   const std::uint32_t in_flight_max_;
@@ -141,6 +159,8 @@ Status CudaBackend::read_info(std::uint32_t index) {
   if (major >= 7) info_.features |= static_cast<std::uint32_t>(Feature::tensor_cores);
   info_.unified_memory = false;
   info_.model = ExecutionModel::edges;
+  shape_options_.compute_units = info_.compute_units;
+  shape_options_.programmatic = !plain_edges_ && major >= 9;
   return {};
 }
 
@@ -160,15 +180,21 @@ Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t inde
                         ErrorCode::out_of_memory));
     }
   }
-  for (CUevent& event : staging_events_) {
-    ONEPASS_TRY(check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
-                      ErrorCode::out_of_memory));
-  }
-  void* staging = nullptr;
-  ONEPASS_TRY(check(d.cuMemHostAlloc(&staging, 2 * staging_half, CU_MEMHOSTALLOC_PORTABLE),
+  void* pinned = nullptr;
+  ONEPASS_TRY(check(d.cuMemHostAlloc(&pinned, (upload_slots + readback_slots) * slot_bytes,
+                                     CU_MEMHOSTALLOC_PORTABLE),
                     "cuMemHostAlloc", ErrorCode::out_of_memory));
-  staging_ = static_cast<std::byte*>(staging);
+  pinned_ = static_cast<std::byte*>(pinned);
+  std::byte* data = pinned_;
+  for (const std::span<Slot> slots : {std::span<Slot>(uploads_), std::span<Slot>(readbacks_)}) {
+    for (Slot& slot : slots) {
+      slot.data = std::exchange(data, data + slot_bytes);
+      ONEPASS_TRY(check(d.cuEventCreate(&slot.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+                        ErrorCode::out_of_memory));
+    }
+  }
   modules_ = std::make_unique<Modules>(d, images, info_.max_shared_bytes);
+  memory_ = std::make_unique<DeviceMemory>(d, info_.name, exact_memory_);
   // Submission 0, which is done: the clock starts here.
   return check(d.cuEventRecord(entry(0).end, context_.stream), "cuEventRecord",
                ErrorCode::device_lost);
@@ -182,14 +208,17 @@ CudaBackend::~CudaBackend() {
     if (current.result() == CUDA_SUCCESS) {
       if (context_.stream) d.cuStreamSynchronize(context_.stream);
       modules_.reset();
+      memory_.reset();
       for (const Entry& e : ring_) {
         if (e.start) d.cuEventDestroy(e.start);
         if (e.end) d.cuEventDestroy(e.end);
       }
-      for (const CUevent event : staging_events_) {
-        if (event) d.cuEventDestroy(event);
+      for (const std::span<Slot> slots : {std::span<Slot>(uploads_), std::span<Slot>(readbacks_)}) {
+        for (const Slot& slot : slots) {
+          if (slot.copied) d.cuEventDestroy(slot.copied);
+        }
       }
-      if (staging_) d.cuMemFreeHost(staging_);
+      if (pinned_) d.cuMemFreeHost(pinned_);
       if (step_ring_) d.cuMemFreeHost(step_ring_);
       if (context_.stream) d.cuStreamDestroy(context_.stream);
     }
@@ -209,14 +238,12 @@ Result<Allocation> CudaBackend::allocate(std::uint64_t bytes, MemoryKind kind, b
   };
   CUdeviceptr address = 0;
   if (kind == MemoryKind::device) {
-    if (const CUresult r = d.cuMemAlloc(&address, size); r != CUDA_SUCCESS) {
-      return no_memory(r, "cuMemAlloc");
-    }
+    ONEPASS_ASSIGN(address, memory_->allocate(size));
     if (zero) {
       // Later work is on the same stream.
       if (const CUresult r = d.cuMemsetD8Async(address, 0, size, context_.stream);
           r != CUDA_SUCCESS) {
-        d.cuMemFree(address);
+        memory_->release(address);
         return no_memory(r, "cuMemsetD8Async");
       }
     }
@@ -243,7 +270,7 @@ void CudaBackend::release(const Allocation& memory) noexcept {
   if (memory.host) {
     driver().cuMemFreeHost(memory.host);
   } else {
-    driver().cuMemFree(memory.handle);
+    memory_->release(memory.handle);
   }
 }
 
@@ -257,26 +284,25 @@ Status CudaBackend::write(const Allocation& memory, std::uint64_t offset,
     std::memcpy(memory.host + offset, bytes.data(), bytes.size());
     return {};
   }
-  const std::lock_guard lock(staging_mutex_);
+  const std::lock_guard lock(upload_mutex_);
   const Status copied = copy_in(memory.handle + offset, bytes);
-  // Also after a failure: the staging memory is used again.
-  const Status synced = sync_stream();
-  return copied ? synced : copied;
+  // The slots are used again, also the one whose event is missing.
+  if (!copied) driver().cuStreamSynchronize(context_.stream);
+  return copied;
 }
 
+// Later work on the stream sees the bytes; nobody waits for them here.
 Status CudaBackend::copy_in(CUdeviceptr to, std::span<const std::byte> bytes) {
   const Driver& d = driver();
-  for (std::size_t i = 0, at = 0; at < bytes.size(); ++i, at += staging_half) {
-    const std::size_t slot = i % 2, n = std::min(staging_half, bytes.size() - at);
-    std::byte* half = staging_ + slot * staging_half;
-    if (i >= 2) {
-      ONEPASS_TRY(check(d.cuEventSynchronize(staging_events_[slot]), "cuEventSynchronize",
-                        ErrorCode::submission_failed));
-    }
-    std::memcpy(half, bytes.data() + at, n);
-    ONEPASS_TRY(check(d.cuMemcpyHtoDAsync(to + at, half, n, context_.stream), "cuMemcpyHtoDAsync",
+  for (std::size_t at = 0; at < bytes.size(); at += slot_bytes) {
+    const Slot& slot = uploads_[next_upload_++ % upload_slots];
+    const std::size_t n = std::min(slot_bytes, bytes.size() - at);
+    ONEPASS_TRY(check(d.cuEventSynchronize(slot.copied), "cuEventSynchronize",
                       ErrorCode::submission_failed));
-    ONEPASS_TRY(check(d.cuEventRecord(staging_events_[slot], context_.stream), "cuEventRecord",
+    std::memcpy(slot.data, bytes.data() + at, n);
+    ONEPASS_TRY(check(d.cuMemcpyHtoDAsync(to + at, slot.data, n, context_.stream),
+                      "cuMemcpyHtoDAsync", ErrorCode::submission_failed));
+    ONEPASS_TRY(check(d.cuEventRecord(slot.copied, context_.stream), "cuEventRecord",
                       ErrorCode::submission_failed));
   }
   return {};
@@ -292,32 +318,34 @@ Status CudaBackend::read(const Allocation& memory, std::uint64_t offset,
     std::memcpy(bytes.data(), memory.host + offset, bytes.size());
     return {};
   }
-  const std::lock_guard lock(staging_mutex_);
+  const std::lock_guard lock(readback_mutex_);
   const Status copied = copy_out(memory.handle + offset, bytes);
   if (!copied) driver().cuStreamSynchronize(context_.stream);
   return copied;
 }
 
+// The host takes one slot over while the next one is being filled.
 Status CudaBackend::copy_out(CUdeviceptr from, std::span<std::byte> bytes) {
   const Driver& d = driver();
-  const std::size_t chunks = (bytes.size() + staging_half - 1) / staging_half;
+  const std::size_t chunks = (bytes.size() + slot_bytes - 1) / slot_bytes;
   const auto length = [&](std::size_t i) {
-    return std::min(staging_half, bytes.size() - i * staging_half);
+    return std::min(slot_bytes, bytes.size() - i * slot_bytes);
   };
   for (std::size_t i = 0; i <= chunks; ++i) {
     if (i < chunks) {
-      ONEPASS_TRY(check(d.cuMemcpyDtoHAsync(staging_ + i % 2 * staging_half,
-                                            from + i * staging_half, length(i), context_.stream),
-                        "cuMemcpyDtoHAsync", ErrorCode::submission_failed));
-      ONEPASS_TRY(check(d.cuEventRecord(staging_events_[i % 2], context_.stream), "cuEventRecord",
+      const Slot& slot = readbacks_[i % readback_slots];
+      ONEPASS_TRY(
+          check(d.cuMemcpyDtoHAsync(slot.data, from + i * slot_bytes, length(i), context_.stream),
+                "cuMemcpyDtoHAsync", ErrorCode::submission_failed));
+      ONEPASS_TRY(check(d.cuEventRecord(slot.copied, context_.stream), "cuEventRecord",
                         ErrorCode::submission_failed));
     }
     if (i > 0) {
       const std::size_t last = i - 1;
-      ONEPASS_TRY(check(d.cuEventSynchronize(staging_events_[last % 2]), "cuEventSynchronize",
+      const Slot& slot = readbacks_[last % readback_slots];
+      ONEPASS_TRY(check(d.cuEventSynchronize(slot.copied), "cuEventSynchronize",
                         ErrorCode::submission_failed));
-      std::memcpy(bytes.data() + last * staging_half, staging_ + last % 2 * staging_half,
-                  length(last));
+      std::memcpy(bytes.data() + last * slot_bytes, slot.data, length(last));
     }
   }
   return {};
@@ -360,7 +388,7 @@ Result<std::unique_ptr<Recorded>> CudaBackend::record(const Recording& recording
     ONEPASS_TRY(current.status(ErrorCode::kernel_build));
     ONEPASS_TRY(reserve_step(recording.step.bytes));
     ONEPASS_ASSIGN(std::unique_ptr<GraphPass> pass,
-                   GraphPass::create(context_, *modules_, recording));
+                   GraphPass::create(context_, *modules_, recording, shape_options_));
     return std::unique_ptr<Recorded>(std::move(pass));
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::out_of_memory, info_.name + ": no memory to record " +
@@ -384,11 +412,7 @@ CUresult CudaBackend::launch_locked(GraphPass& pass, std::uint64_t serial,
     call = "cuMemcpyHtoDAsync";
     r = d.cuMemcpyHtoDAsync(pass.step(), slot, n, context_.stream);
   }
-  if (r == CUDA_SUCCESS && pass.exec()) {
-    call = "cuGraphLaunch";
-    r = d.cuGraphLaunch(pass.exec(), context_.stream);
-  }
-  return r;
+  return r == CUDA_SUCCESS ? pass.launch(call) : r;
 }
 
 Status CudaBackend::submit(Recorded& recorded, std::span<const std::byte> step_bytes,

@@ -1,4 +1,5 @@
-// The CUDA backend: a recording becomes an explicit CUDA graph, replayed on one stream.
+// The CUDA backend: a recording becomes an explicit CUDA graph, replayed on one stream, or, where
+// it runs only once, launches on that stream.
 #pragma once
 
 #include <cstdint>

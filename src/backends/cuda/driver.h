@@ -34,6 +34,7 @@ namespace onepass::cuda {
   X(cuEventQuery)                 \
   X(cuEventSynchronize)           \
   X(cuEventElapsedTime)           \
+  X(cuMemGetInfo)                 \
   X(cuMemAlloc)                   \
   X(cuMemFree)                    \
   X(cuMemHostAlloc)               \
@@ -46,6 +47,7 @@ namespace onepass::cuda {
   X(cuModuleUnload)               \
   X(cuModuleGetFunction)          \
   X(cuFuncSetAttribute)           \
+  X(cuLaunchKernel)               \
   X(cuGraphCreate)                \
   X(cuGraphDestroy)               \
   X(cuGraphAddKernelNode)         \

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "backends/cuda/arguments.h"
 
@@ -13,31 +14,99 @@ struct Ends {
   std::uint32_t first = 0, last = 0;
 };
 
+// Bytes that launches of a recording write, as disjoint intervals of addresses.
+class WrittenBytes {
+ public:
+  explicit WrittenBytes(const Recording& recording) {
+    for (const RecordedLaunch& l : recording.launches) {
+      if (is_empty(l)) continue;
+      const OpInfo& op = info(l.kernel->op);
+      for (std::size_t i = 0; i < l.n_views; ++i) {
+        // Nothing is known about a caller's kernel but what its row says.
+        const bool read_only =
+            i < op.n_slots ? op.slots[i] == 'i' : (l.kernel->reads_early >> i & 1) != 0;
+        if (!read_only) add(l.views[i]);
+      }
+      add(l.scratch);
+      add(l.persistent);
+    }
+    std::sort(intervals_.begin(), intervals_.end());
+    std::size_t last = 0;
+    for (std::size_t i = 1; i < intervals_.size(); ++i) {
+      if (intervals_[i].first <= intervals_[last].second) {
+        intervals_[last].second = std::max(intervals_[last].second, intervals_[i].second);
+      } else {
+        intervals_[++last] = intervals_[i];
+      }
+    }
+    if (!intervals_.empty()) intervals_.resize(last + 1);
+  }
+
+  bool overlaps(const BoundView& view) const {
+    if (view.memory.handle == 0 || view.bytes == 0) return false;
+    const std::uint64_t begin = view.memory.handle + view.offset, end = begin + view.bytes;
+    const auto after = std::partition_point(intervals_.begin(), intervals_.end(),
+                                            [&](const auto& i) { return i.second <= begin; });
+    return after != intervals_.end() && after->first < end;
+  }
+
+ private:
+  void add(const BoundView& view) {
+    if (view.memory.handle == 0 || view.bytes == 0) return;
+    const std::uint64_t begin = view.memory.handle + view.offset;
+    intervals_.emplace_back(begin, begin + view.bytes);
+  }
+
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> intervals_;
+};
+
+// Which launches come before which, as rows of bits.
+class Ancestors {
+ public:
+  explicit Ancestors(std::size_t n) : words_((n + 63) / 64), bits_(words_ * n) {}
+  bool has(std::uint32_t of, std::uint32_t ancestor) const {
+    return (bits_[of * words_ + ancestor / 64] >> (ancestor % 64) & 1) != 0;
+  }
+  void add(std::uint32_t to, std::uint32_t parent) {
+    for (std::size_t w = 0; w < words_; ++w) bits_[to * words_ + w] |= bits_[parent * words_ + w];
+    bits_[to * words_ + parent / 64] |= std::uint64_t{1} << (parent % 64);
+  }
+
+ private:
+  std::size_t words_;
+  std::vector<std::uint64_t> bits_;
+};
+
+constexpr std::size_t max_chained_launches = 8192;
+
 class ShapeBuilder {
  public:
-  explicit ShapeBuilder(const Recording& recording) : recording_(recording) {
+  ShapeBuilder(const Recording& recording, const ShapeOptions& options)
+      : recording_(recording), options_(options) {
     ends_.reserve(recording.launches.size());
     shape_.nodes.reserve(recording.launches.size());
     shape_.edges.reserve(recording.preds.size());
   }
 
   GraphShape build() {
+    const std::size_t n = recording_.launches.size();
     if (recording_.model() == ExecutionModel::levels) {
       add_levels();
     } else {
-      for (std::uint32_t i = 0; i < recording_.launches.size(); ++i) {
-        add_launch(i);
-        if (recording_.serial) {
-          if (i > 0) connect(ends_[i - 1].last, ends_[i].first);
-        } else {
-          for (std::uint32_t p = recording_.pred_offsets[i]; p < recording_.pred_offsets[i + 1];
-               ++p)
-            connect(ends_[recording_.preds[p]].last, ends_[i].first);
-        }
+      for (std::uint32_t i = 0; i < n; ++i) add_launch(i);
+      if (recording_.serial) {
+        for (std::uint32_t i = 1; i < n; ++i) connect(ends_[i - 1].last, ends_[i].first);
+      } else {
+        add_edges();
       }
     }
     std::sort(shape_.edges.begin(), shape_.edges.end());
-    shape_.edges.erase(std::unique(shape_.edges.begin(), shape_.edges.end()), shape_.edges.end());
+    const auto same = [](const GraphShape::Edge& a, const GraphShape::Edge& b) {
+      return a.from == b.from && a.to == b.to;
+    };
+    shape_.edges.erase(std::unique(shape_.edges.begin(), shape_.edges.end(), same),
+                       shape_.edges.end());
+    if (options_.programmatic && !recording_.timed && !recording_.serial) mark_programmatic();
     return std::move(shape_);
   }
 
@@ -49,7 +118,7 @@ class ShapeBuilder {
     return static_cast<std::uint32_t>(shape_.nodes.size() - 1);
   }
 
-  void connect(std::uint32_t from, std::uint32_t to) { shape_.edges.push_back({from, to}); }
+  void connect(std::uint32_t from, std::uint32_t to) { shape_.edges.push_back({from, to, false}); }
 
   void add_launch(std::uint32_t i) {
     const RecordedLaunch& l = recording_.launches[i];
@@ -66,6 +135,57 @@ class ShapeBuilder {
       connect(kernel, ends.last);
     }
     ends_.push_back(ends);
+  }
+
+  bool fills(std::uint32_t i) const {
+    const auto& grid = recording_.launches[i].launch.grid;
+    return std::uint64_t{grid[0]} * grid[1] * grid[2] >= options_.compute_units;
+  }
+
+  void add_edges() {
+    const auto n = static_cast<std::uint32_t>(recording_.launches.size());
+    const bool chains = options_.compute_units > 0 && n <= max_chained_launches;
+    Ancestors ancestors(chains ? n : 0);
+    std::vector<std::uint32_t> preds;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      preds.assign(recording_.preds.begin() + recording_.pred_offsets[i],
+                   recording_.preds.begin() + recording_.pred_offsets[i + 1]);
+      if (chains) {
+        for (const std::uint32_t p : preds) ancestors.add(i, p);
+        const std::uint32_t before = i - 1;
+        if (i > 0 && !is_empty(recording_.launches[i]) && !is_empty(recording_.launches[before]) &&
+            !ancestors.has(i, before) && (fills(i) || fills(before))) {
+          preds.push_back(before);
+          ancestors.add(i, before);
+          ++shape_.chained;
+          // What comes before the new predecessor needs no edge of its own.
+          std::erase_if(preds, [&](std::uint32_t p) { return ancestors.has(before, p); });
+        }
+      }
+      for (const std::uint32_t p : preds) connect(ends_[p].last, ends_[i].first);
+    }
+  }
+
+  bool waits(std::uint32_t node) const {
+    const GraphShape::Node& n = shape_.nodes[node];
+    return n.kind == Kind::kernel && recording_.launches[n.launch].kernel->waits_first;
+  }
+
+  void mark_programmatic() {
+    const WrittenBytes written(recording_);
+    std::vector<GraphShape::Edge*> nearest(shape_.nodes.size(), nullptr);
+    for (GraphShape::Edge& e : shape_.edges) nearest[e.to] = &e;  // sorted by their source
+    for (std::uint32_t node = 0; node < nearest.size(); ++node) {
+      if (!nearest[node] || !waits(node) || !waits(nearest[node]->from)) continue;
+      const RecordedLaunch& l = recording_.launches[shape_.nodes[node].launch];
+      bool early_is_constant = true;
+      for (std::uint32_t v = 0; v < l.n_views; ++v) {
+        if ((l.kernel->reads_early >> v & 1) != 0 && written.overlaps(l.views[v])) {
+          early_is_constant = false;
+        }
+      }
+      nearest[node]->programmatic = early_is_constant;
+    }
   }
 
   // Between two levels of several launches each a join takes a + b edges instead of a * b.
@@ -91,6 +211,7 @@ class ShapeBuilder {
   }
 
   const Recording& recording_;
+  const ShapeOptions options_;
   GraphShape shape_;
   std::vector<Ends> ends_;
 };
@@ -106,10 +227,13 @@ struct GraphHolder {
 
 }  // namespace
 
-GraphShape graph_shape(const Recording& recording) { return ShapeBuilder(recording).build(); }
+GraphShape graph_shape(const Recording& recording, const ShapeOptions& options) {
+  return ShapeBuilder(recording, options).build();
+}
 
 Result<std::unique_ptr<GraphPass>> GraphPass::create(const Context& context, Modules& modules,
-                                                     const Recording& recording) {
+                                                     const Recording& recording,
+                                                     const ShapeOptions& options) {
   std::unique_ptr<GraphPass> pass(new GraphPass(context));
   const Current current(context);
   ONEPASS_TRY(current.status(ErrorCode::kernel_build));
@@ -119,7 +243,12 @@ Result<std::unique_ptr<GraphPass>> GraphPass::create(const Context& context, Mod
   }
   pass->timed_ = recording.timed;
   if (recording.timed) pass->spans_.resize(recording.launches.size());
-  if (!recording.launches.empty()) ONEPASS_TRY(pass->build(modules, recording));
+  if (recording.launches.empty()) return pass;
+  if (recording.replayed || recording.timed) {
+    ONEPASS_TRY(pass->build(modules, recording, options));
+  } else {
+    ONEPASS_TRY(pass->bind(modules, recording));
+  }
   return pass;
 }
 
@@ -133,9 +262,41 @@ GraphPass::~GraphPass() {
   }
 }
 
-Status GraphPass::build(Modules& modules, const Recording& recording) {
+Status GraphPass::bind(Modules& modules, const Recording& recording) {
+  direct_.reserve(recording.launches.size());
+  for (const RecordedLaunch& l : recording.launches) {
+    if (is_empty(l)) continue;
+    DirectLaunch direct;
+    ONEPASS_ASSIGN(direct.function, modules.function(*l.kernel, l.launch));
+    direct.grid = l.launch.grid;
+    direct.group = l.launch.group;
+    direct.shared_bytes = l.launch.shared_bytes;
+    direct.args = arguments_of(l);
+    direct_.push_back(direct);
+  }
+  return {};
+}
+
+CUresult GraphPass::launch(const char*& call) noexcept {
   const Driver& d = *context_->driver;
-  const GraphShape shape = graph_shape(recording);
+  if (exec_) {
+    call = "cuGraphLaunch";
+    return d.cuGraphLaunch(exec_, context_->stream);
+  }
+  call = "cuLaunchKernel";
+  for (DirectLaunch& l : direct_) {
+    void* pointers[] = {&l.args};
+    const CUresult r =
+        d.cuLaunchKernel(l.function, l.grid[0], l.grid[1], l.grid[2], l.group[0], l.group[1],
+                         l.group[2], l.shared_bytes, context_->stream, pointers, nullptr);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+Status GraphPass::build(Modules& modules, const Recording& recording, const ShapeOptions& options) {
+  const Driver& d = *context_->driver;
+  const GraphShape shape = graph_shape(recording, options);
   if (timed_) events_.resize(2 * recording.launches.size());
 
   GraphHolder holder{d};
@@ -146,16 +307,22 @@ Status GraphPass::build(Modules& modules, const Recording& recording) {
 
   if (!shape.edges.empty()) {
     std::vector<CUgraphNode> from, to;
+    std::vector<CUgraphEdgeData> data(shape.edges.size());
     from.reserve(shape.edges.size());
     to.reserve(shape.edges.size());
-    for (const GraphShape::Edge& edge : shape.edges) {
+    for (std::size_t i = 0; i < shape.edges.size(); ++i) {
+      const GraphShape::Edge& edge = shape.edges[i];
       from.push_back(nodes[edge.from]);
       to.push_back(nodes[edge.to]);
+      if (edge.programmatic) {
+        data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+      }
     }
-    ONEPASS_TRY(check(
-        d,
-        d.cuGraphAddDependencies(holder.graph, from.data(), to.data(), nullptr, shape.edges.size()),
-        "cuGraphAddDependencies", ErrorCode::kernel_build));
+    ONEPASS_TRY(check(d,
+                      d.cuGraphAddDependencies(holder.graph, from.data(), to.data(), data.data(),
+                                               shape.edges.size()),
+                      "cuGraphAddDependencies", ErrorCode::kernel_build));
   }
   ONEPASS_TRY(check(d, d.cuGraphInstantiate(&exec_, holder.graph, 0), "cuGraphInstantiate",
                     ErrorCode::kernel_build));

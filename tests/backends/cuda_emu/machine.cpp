@@ -31,7 +31,13 @@ struct Copy {
   std::uint32_t bytes, size, group;
 };
 
-enum class State : std::uint8_t { ready, in_barrier, in_warp, returned };
+enum class State : std::uint8_t { ready, in_barrier, in_warp, in_grid_wait, returned };
+
+// Bytes that a kernel may not touch before it waits, and what they hold then.
+struct Hidden {
+  std::byte* at;
+  std::vector<std::byte> bytes;
+};
 
 struct Thread {
   Fiber fiber;
@@ -55,13 +61,15 @@ class Machine {
   [[noreturn]] void stop(const std::string& why);
   Thread& self() { return threads_[current_]; }
   std::byte* shared() { return shared_; }
-  void wait_for_grid() { waited_ = true; }
+  void wait_for_grid();
 
  private:
   static void entry();
   void run_block();
   void next();
   void make_ready(std::uint32_t thread);
+  void hide();
+  void show();
   std::uint64_t random();
   std::string where() const;
   std::string stuck() const;
@@ -76,7 +84,9 @@ class Machine {
   std::vector<std::uint32_t> ready_;
   std::uint32_t n_threads_ = 0, current_ = 0, waiting_ = 0, predicates_ = 0, last_predicates_ = 0;
   std::uint32_t returned_ = 0;
+  std::uint32_t parked_ = 0;  // threads in grid_wait
   bool waited_ = false;
+  std::vector<Hidden> hidden_;
   std::byte* shared_ = nullptr;
   std::uint64_t random_ = 0;
   Failure failure_;
@@ -108,6 +118,13 @@ void Machine::make_ready(std::uint32_t thread) {
 void Machine::next() {
   Thread& from = threads_[current_];
   Fiber* to = &main_;
+  if (ready_.empty() && parked_ > 0) {
+    show();
+    parked_ = 0;
+    for (std::uint32_t i = 0; i < n_threads_; ++i) {
+      if (threads_[i].state == State::in_grid_wait) make_ready(i);
+    }
+  }
   if (!ready_.empty()) {
     std::swap(ready_[random() % ready_.size()], ready_.back());
     if (ready_.back() == current_) {
@@ -121,6 +138,53 @@ void Machine::next() {
   }
   if (from.state == State::returned) Fiber::leave_for(*to);
   Fiber::switch_to(from.fiber, *to);
+}
+
+void Machine::hide() {
+  struct Range {
+    void* at;
+    std::uint64_t bytes;
+    bool early;
+  };
+  std::vector<Range> ranges{{args_->scratch, launch_->scratch_bytes, false},
+                            {args_->persistent, launch_->persistent_bytes, false}};
+  for (std::uint32_t i = 0; i < launch_->n_views; ++i) {
+    ranges.push_back({args_->views[i], args_->bytes[i], (launch_->reads_early >> i & 1) != 0});
+  }
+  const auto overlap = [](const Range& a, const Range& b) {
+    const auto x = reinterpret_cast<std::uintptr_t>(a.at),
+               y = reinterpret_cast<std::uintptr_t>(b.at);
+    return x < y + b.bytes && y < x + a.bytes;
+  };
+  for (const Range& r : ranges) {
+    const bool early = std::any_of(ranges.begin(), ranges.end(),
+                                   [&](const Range& e) { return e.early && overlap(r, e); });
+    if (r.at == nullptr || r.bytes == 0 || early) continue;
+    auto* at = static_cast<std::byte*>(r.at);
+    hidden_.push_back({at, std::vector<std::byte>(at, at + r.bytes)});
+  }
+  for (const Hidden& h : hidden_) std::memset(h.at, static_cast<int>(poison), h.bytes.size());
+}
+
+// Gives the bytes back. It is a failure when they were written.
+void Machine::show() {
+  for (const Hidden& h : hidden_) {
+    const bool written =
+        std::any_of(h.at, h.at + h.bytes.size(), [](std::byte b) { return b != poison; });
+    if (written && failure_.empty()) {
+      failure_ = where() + ": wrote memory before it waited for the kernels before it";
+    }
+  }
+  for (const Hidden& h : hidden_) std::copy(h.bytes.begin(), h.bytes.end(), h.at);
+  hidden_.clear();
+}
+
+void Machine::wait_for_grid() {
+  waited_ = true;
+  if (hidden_.empty()) return;
+  self().state = State::in_grid_wait;
+  ++parked_;
+  next();
 }
 
 void Machine::entry() {
@@ -217,7 +281,7 @@ std::string Machine::stuck() const {
 
 void Machine::run_block() {
   ready_.clear();
-  waiting_ = predicates_ = returned_ = 0;
+  waiting_ = predicates_ = returned_ = parked_ = 0;
   waited_ = false;
   for (std::uint32_t i = 0; i < n_threads_; ++i) {
     Thread& t = threads_[i];
@@ -280,7 +344,9 @@ Failure Machine::run(KernelFn kernel, const CudaArgs& args, const KernelLaunch& 
                 static_cast<unsigned>(block / gridDim.x % gridDim.y),
                 static_cast<unsigned>(block / gridDim.x / gridDim.y)};
     std::memset(shared_, static_cast<int>(poison), launch.shared_bytes);
+    if (i == 0 && launch.waits_first) hide();
     run_block();
+    show();
   }
   ::operator delete(shared_, alignment);
   shared_ = nullptr;

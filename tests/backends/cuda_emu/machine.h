@@ -7,7 +7,9 @@
 //
 // What a device would only show as a hang or as garbage is a failure here: a barrier that a thread
 // never reaches, a collective that a named lane never reaches, a shuffle from a lane that is not
-// there, a wide access at an address that does not allow it.
+// there, a wide access at an address that does not allow it. Of a kernel that waits for the
+// kernels before it, the views that are not read early hold garbage until the first block run has
+// waited.
 #pragma once
 
 #include <array>
@@ -25,9 +27,9 @@ struct KernelLaunch {
   const char* name = "";
   std::array<std::uint32_t, 3> grid{1, 1, 1}, group{1, 1, 1};
   std::uint32_t shared_bytes = 0;
-  std::uint64_t seed = 0;    // of the order of blocks and threads
-  bool waits_first = false;  // a block in which no thread waits for the kernels before is a failure
-  std::uint32_t reads_early = 0;  // views that may be read before the wait, of a kernel that waits
+  std::uint64_t seed = 0;         // of the order of blocks and threads
+  bool waits_first = false;       // a block must wait for the kernels before this one
+  std::uint32_t reads_early = 0;  // views (bits) that may be read before the wait
   std::uint32_t n_views = 0;
   std::uint64_t scratch_bytes = 0, persistent_bytes = 0;
 };
