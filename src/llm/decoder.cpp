@@ -345,6 +345,41 @@ Result<std::uint32_t> Decoder::next(const SamplingOptions& asked) {
   });
 }
 
+Status Decoder::extend(std::uint32_t n) {
+  return guarded([&]() -> Status {
+    if (n == 0) return {};
+    if (!given_) ONEPASS_TRY(next({}));
+    if (n > context_ - length_) {
+      return fail(ErrorCode::limit, "extend: " + std::to_string(length_) + " tokens and " +
+                                        std::to_string(n) + " more, the context has " +
+                                        std::to_string(context_));
+    }
+    ONEPASS_TRY(run_token(token_, length_, {}));
+    if (n > 1) {
+      device_is_ahead_ = has_output_ = has_choice_ = false;
+      ONEPASS_ASSIGN(const Plan* plan, decode_plan_for({}));
+      Submission last;
+      Status queued;
+      for (std::uint32_t i = 1; i < n && queued; ++i) {
+        auto submission = plan->run_async();
+        if (submission) {
+          last = std::move(*submission);
+        } else {
+          queued = tl::unexpected(std::move(submission).error());
+        }
+      }
+      if (last) ONEPASS_TRY(last.wait());
+      ONEPASS_TRY(std::move(queued));
+      device_is_ahead_ = true;
+    }
+    length_ += n;
+    sampling_ = {};
+    has_output_ = has_choice_ = true;
+    token_read_ = given_ = false;
+    return {};
+  });
+}
+
 Result<std::vector<float>> Decoder::logits() const {
   return guarded([&]() -> Result<std::vector<float>> {
     if (!has_output_) return fail(ErrorCode::invalid_state, "logits: the last pass has none");

@@ -73,6 +73,9 @@ class Decoder {
   Result<std::uint32_t> next(const SamplingOptions& options);
   // The most likely token (lowest id on ties).
   Result<std::uint32_t> greedy() { return next({}); }
+  // Appends the next n tokens that greedy choice gives, all queued on the device before the first
+  // of them is there; then next({}) gives the one after them. They are not handed out.
+  Status extend(std::uint32_t n);
   // Logits [vocab] of the last position.
   Result<std::vector<float>> logits() const;
   // Forgets all but the first n tokens; then logits and next need an append first.

@@ -71,6 +71,31 @@ TEST_F(DecoderTest, FeedBackOnTheDeviceEqualsTokensFromTheHost) {
   EXPECT_EQ(host_fed.length(), 25u);
 }
 
+TEST_F(DecoderTest, QueuedTokensAreThoseOfOneAtATime) {
+  Decoder one_by_one = create();
+  ASSERT_TRUE(one_by_one.append(prompt(5)));
+  const std::vector<std::uint32_t> tokens = follow(one_by_one, 24);
+  for (const std::uint32_t n : {1u, 2u, 7u, 20u}) {
+    Decoder queued = create();
+    ASSERT_TRUE(queued.append(prompt(5)));
+    ASSERT_EQ(queued.greedy().value(), tokens[0]);
+    ASSERT_TRUE(queued.extend(n));
+    EXPECT_EQ(queued.length(), 5 + n);
+    for (std::size_t i = n; i < tokens.size(); ++i) {
+      ASSERT_EQ(queued.greedy().value(), tokens[i]) << n << " queued, token " << i;
+    }
+  }
+  Decoder full = create({.context = 10});
+  ASSERT_TRUE(full.append(prompt(7)));
+  const Status s = full.extend(4);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::limit);
+  EXPECT_EQ(full.length(), 7u);
+  ASSERT_TRUE(full.extend(3));
+  EXPECT_EQ(full.length(), 10u);
+  EXPECT_EQ(full.greedy().value(), tokens[3]);
+}
+
 TEST_F(DecoderTest, AGeneratedTokenTakesOneSubmission) {
   Decoder d = create();
   ASSERT_TRUE(d.append(prompt(3)));
