@@ -131,7 +131,8 @@ void mma(D (&d)[4], const std::uint32_t (&a)[A], const std::uint32_t (&b)[B], co
       const unsigned g = lane / 4, t = lane % 4;
       for (int i = 0; i < A; ++i) {
         for (int j = 0; j < p; ++j) {
-          left[g + 8 * (i % 2)][4 * p * (i / 2) + static_cast<int>(t) * p + j] = T::get(f.a[i], j);
+          left[g + 8u * static_cast<unsigned>(i % 2)]
+              [4 * p * (i / 2) + static_cast<int>(t) * p + j] = T::get(f.a[i], j);
         }
       }
       for (int i = 0; i < B; ++i) {
