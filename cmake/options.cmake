@@ -26,6 +26,14 @@ if(NOT ONEPASS_OS MATCHES "^(linux|posix)$")
   message(FATAL_ERROR "ONEPASS_OS is '${ONEPASS_OS}', expected linux or posix")
 endif()
 
+# Compiles every CUDA kernel once more; sanitized and optimized builds leave it out unless asked.
+if(CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT ONEPASS_SANITIZE)
+  set(_onepass_cuda_emu ON)
+else()
+  set(_onepass_cuda_emu OFF)
+endif()
+option(ONEPASS_CUDA_EMU "Test the CUDA kernels on an emulated device" ${_onepass_cuda_emu})
+
 set(_onepass_test_data "")
 if(EXISTS ${PROJECT_SOURCE_DIR}/../shared/models)
   get_filename_component(_onepass_test_data ${PROJECT_SOURCE_DIR}/../shared/models ABSOLUTE)
