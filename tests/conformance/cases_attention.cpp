@@ -81,8 +81,8 @@ void attend(const AttentionCase& c, const Cache& cache, std::uint32_t kv_head, c
             const Doubles& k, const Doubles& v, const double* sink, const Seen& seen, double* out,
             double* bound) {
   const std::size_t dim = c.head_dim, n = seen.end - seen.begin;
-  const double scale =
-      c.scale != 0.0f ? double{c.scale} : 1.0 / std::sqrt(static_cast<double>(c.head_dim));
+  const double scale = c.scale != 0.0f ? static_cast<double>(c.scale)
+                                       : 1.0 / std::sqrt(static_cast<double>(c.head_dim));
   std::vector<std::size_t> rows(n);
   for (std::size_t j = 0; j < n; ++j) {
     rows[j] = *cache.row(seen.slot, kv_head, seen.begin + static_cast<std::uint32_t>(j)) * dim;
@@ -98,7 +98,7 @@ void attend(const AttentionCase& c, const Cache& cache, std::uint32_t kv_head, c
     }
     double s = dot * scale, error = magnitude * std::abs(scale) * sum_error(dim);
     if (c.softcap != 0.0f) {
-      const double cap = double{c.softcap};
+      const double cap = static_cast<double>(c.softcap);
       s = cap * std::tanh(s / cap);
       error += 8 * u * std::abs(s);
     }

@@ -71,10 +71,14 @@ const Elementwise list[] = {
     {UNARY(sigmoid), [](double a, double) { return sigmoid(a); },
      [](double a, double) { return relative(sigmoid(a), 8); }},
     {UNARY_WITH(softcap, cap),
-     [](double a, double) { return double{cap} * std::tanh(a / double{cap}); },
-     [](double a, double) { return relative(double{cap} * std::tanh(a / double{cap}), 12); }},
-    {UNARY_WITH(scale, factor), [](double a, double) { return double{cap} * a; },
-     [](double a, double) { return relative(double{cap} * a, 1); }},
+     [](double a, double) {
+       return static_cast<double>(cap) * std::tanh(a / static_cast<double>(cap));
+     },
+     [](double a, double) {
+       return relative(static_cast<double>(cap) * std::tanh(a / static_cast<double>(cap)), 12);
+     }},
+    {UNARY_WITH(scale, factor), [](double a, double) { return static_cast<double>(cap) * a; },
+     [](double a, double) { return relative(static_cast<double>(cap) * a, 1); }},
 };
 #undef BINARY
 #undef UNARY

@@ -199,8 +199,8 @@ Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t va
       source = store(DType::f32, source).values;
       Expect e{.operand = 2, .want = Doubles(source.size()), .bound = Doubles(source.size())};
       for (std::size_t r = 0; r < rows; ++r) {
-        rms_norm(&source[r * dim], dim, double{1e-5f}, w.values.data(), &e.want[r * dim],
-                 &e.bound[r * dim]);
+        rms_norm(&source[r * dim], dim, static_cast<double>(1e-5f), w.values.data(),
+                 &e.want[r * dim], &e.bound[r * dim]);
       }
       e.bound = q8a_error(e.want, e.bound);
       std::vector list{e};
@@ -229,7 +229,8 @@ Expect rotated(const Stored& x, const Doubles& weight, const RopeStoreCase& c, s
   for (std::size_t head = 0; head < n / dim; ++head) {
     double* y = &e.want[head * dim];
     double* error = &e.bound[head * dim];
-    if (c.norms) rms_norm(&x.values[head * dim], dim, double{1e-5f}, weight.data(), y, error);
+    if (c.norms)
+      rms_norm(&x.values[head * dim], dim, static_cast<double>(1e-5f), weight.data(), y, error);
     const std::uint32_t position = rows[head / heads].position;
     for (std::size_t i = 0; i < dim / 2; ++i) {
       const double angle =

@@ -98,7 +98,7 @@ Case gate_case(const GateCase& c) {
         double total = 0.0;
         for (const double v : choice.scores) total += v;
         for (std::uint32_t k = 0; k < c.used; ++k) {
-          double w = choice.scores[k] * double{c.scale};
+          double w = choice.scores[k] * static_cast<double>(c.scale);
           if (c.renormalise) w /= std::max(total, 0x1p-14);
           if (c.expert_scale) w *= scales.values[choice.ids[k]];
           ids.push_back(choice.ids[k]);

@@ -45,8 +45,8 @@ Case norm_case(const NormCase& c) {
       Expect e{.operand = 3, .want = Doubles(x.values.size()), .bound = Doubles(x.values.size())};
       for (std::uint32_t r = 0; r < c.rows; ++r) {
         const std::size_t at = std::size_t{r} * c.dim;
-        rms_norm(&x.values[at], c.dim, double{c.eps}, c.weight ? w.values.data() : nullptr,
-                 &e.want[at], &e.bound[at]);
+        rms_norm(&x.values[at], c.dim, static_cast<double>(c.eps),
+                 c.weight ? w.values.data() : nullptr, &e.want[at], &e.bound[at]);
       }
       for (std::size_t i = 0; i < e.want.size(); ++i) {
         e.bound[i] += store_error(c.type, std::abs(e.want[i]) + e.bound[i]);
@@ -81,7 +81,7 @@ void l2(const double* x, std::size_t dim, double* y, double* error) {
   double squares = 0.0;
   for (std::size_t i = 0; i < dim; ++i) squares += x[i] * x[i];
   for (std::size_t i = 0; i < dim; ++i) {
-    y[i] = x[i] / std::sqrt(squares + double{1e-6f});
+    y[i] = x[i] / std::sqrt(squares + static_cast<double>(1e-6f));
     error[i] = std::abs(y[i]) * (sum_error(dim) / 2 + 8 * u) + 0x1p-149;
   }
 }
@@ -100,7 +100,7 @@ void layer(const double* x, std::size_t dim, const double* w, const double* b, d
     variance += (x[i] - mean) * (x[i] - mean) / n;
     distance += std::abs(x[i] - mean) / n;
   }
-  const double m = magnitude * sum_error(dim), v = variance + double{1e-5f};
+  const double m = magnitude * sum_error(dim), v = variance + static_cast<double>(1e-5f);
   const double r = 1.0 / std::sqrt(v);
   const double of_variance = sum_error(dim) + (2 * (m + u * magnitude) * distance + 2 * m * m) / v;
   for (std::size_t i = 0; i < dim; ++i) {
@@ -182,7 +182,8 @@ Case other_norm_case(const OtherNorm& c) {
           layer(&source[at], c.dim, weight, c.bias ? b.values.data() : nullptr, &e.want[at],
                 &e.bound[at]);
         } else {
-          rms_norm(&source[at], c.dim, double{1e-5f}, weight, &e.want[at], &e.bound[at]);
+          rms_norm(&source[at], c.dim, static_cast<double>(1e-5f), weight, &e.want[at],
+                   &e.bound[at]);
         }
       }
       for (std::size_t i = 0; i < n; ++i) {
@@ -252,7 +253,7 @@ Case softmax_case(const SoftmaxCase& c) {
       for (std::uint32_t r = 0; r < c.rows; ++r) {
         Doubles v(c.cols), rounding(c.cols);
         for (std::uint32_t i = 0; i < c.cols; ++i) {
-          v[i] = x.values[std::size_t{r} * c.cols + i] * double{c.scale};
+          v[i] = x.values[std::size_t{r} * c.cols + i] * static_cast<double>(c.scale);
           if (c.scale != 1.0f && std::isfinite(v[i])) rounding[i] = 2 * u * std::abs(v[i]);
           if (!c.mask) continue;
           v[i] += mask.values[std::size_t{r % c.mask_rows} * c.cols + i];

@@ -101,8 +101,8 @@ Case rope_case(const RopeCase& c) {
         const std::uint32_t position = positions[r / c.heads];
         for (std::uint32_t i = 0; i < pairs; ++i) {
           const Stretch stretch = stretch_of(c, i, dim);
-          const double angle =
-              position * std::pow(double{c.theta}, -2.0 * i / dim) / factor[i] * stretch.angle;
+          const double angle = position * std::pow(static_cast<double>(c.theta), -2.0 * i / dim) /
+                               factor[i] * stretch.angle;
           const double cosine = stretch.magnitude * std::cos(angle);
           const double sine = stretch.magnitude * std::sin(angle);
           const std::size_t lo = std::size_t{r} * c.head_dim + std::size_t{i} * stride;

@@ -80,7 +80,7 @@ Case embed_case(const EmbedCase& c) {
       for (std::uint32_t r = 0; r < c.rows; ++r) {
         for (std::uint32_t i = 0; i < c.dim; ++i) {
           const std::size_t at = std::size_t{tokens[r]} * c.dim + i;
-          const double scale = double{c.scale};
+          const double scale = static_cast<double>(c.scale);
           e.want.push_back(tokens[r] < c.vocab ? w.values[at] * scale : 0.0);
           e.bound.push_back(tokens[r] < c.vocab ? 5 * f32_unit * w.magnitudes[at] * scale : 0.0);
         }

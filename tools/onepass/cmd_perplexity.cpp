@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -24,7 +25,7 @@ struct PerplexityArgs {
 
 // Minus the logarithm of the probability that softmax gives a token.
 double surprise(std::span<const float> logits, std::uint32_t token) {
-  double largest = -INFINITY;
+  double largest = -std::numeric_limits<double>::infinity();
   for (const float x : logits) largest = std::max(largest, static_cast<double>(x));
   double sum = 0.0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x) - largest);
