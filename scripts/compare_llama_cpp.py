@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -93,27 +94,46 @@ def run_onepass(args, path):
     return json.loads(result.stdout)
 
 
+class Results:
+    def __init__(self):
+        self.speeds = {}  # (model, test): {"ours": [...], "theirs": [...]}
+        self.bandwidths = []
+        self.facts = {}  # a row of our bench per model
+        self.version = ""  # of llama-cpp-python
+
+    def add(self, name, test, who, speed):
+        cell = self.speeds.setdefault((name, test), {"ours": [], "theirs": []})
+        cell[who].append(speed)
+        print(f"  {name} {test} {who} {speed:.4g}", file=sys.stderr)
+
+    def repeat(self, args, path, ours_first):
+        name = os.path.basename(path)[:-len(".gguf")]
+        for ours in (ours_first, not ours_first):
+            if ours:
+                for row in run_onepass(args, path):
+                    self.bandwidths.append(row["memory_bytes_per_second"])
+                    self.facts[name] = row
+                    self.add(name, row["test"], "ours", row["avg_ts"])
+            else:
+                data = run_llama(args, path)
+                self.version = data["version"]
+                for test, speed in data["speeds"].items():
+                    self.add(name, test, "theirs", speed)
+
+
 def measure(args, paths):
-    """{(model, test): {"ours": [...], "theirs": [...]}}, bandwidths, and one row of facts per model."""
-    speeds, bandwidths, facts, version = {}, [], {}, ""
-    for repeat in range(args.repeats):
-        for path in paths:
-            name = os.path.basename(path)[:-len(".gguf")]
-            print(f"repeat {repeat + 1} of {args.repeats}: {name}", file=sys.stderr)
-            for ours in (True, False) if repeat % 2 == 0 else (False, True):
-                if ours:
-                    for row in run_onepass(args, path):
-                        cell = speeds.setdefault((name, row["test"]), {"ours": [], "theirs": []})
-                        cell["ours"].append(row["avg_ts"])
-                        bandwidths.append(row["memory_bytes_per_second"])
-                        facts[name] = row
-                else:
-                    data = run_llama(args, path)
-                    version = data["version"]
-                    for test, speed in data["speeds"].items():
-                        cell = speeds.setdefault((name, test), {"ours": [], "theirs": []})
-                        cell["theirs"].append(speed)
-    return speeds, bandwidths, facts, version
+    """Interrupted, it gives what there is."""
+    results = Results()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for repeat in range(args.repeats):
+            print(f"repeat {repeat + 1} of {args.repeats}", file=sys.stderr)
+            for path in paths:
+                results.repeat(args, path, repeat % 2 == 0)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    results.speeds = {k: c for k, c in results.speeds.items() if c["ours"] and c["theirs"]}
+    return results
 
 
 def git(*args):
@@ -122,15 +142,17 @@ def git(*args):
     return result.stdout.strip()
 
 
-def report(args, speeds, bandwidths, facts, version):
+def report(args, results):
+    bandwidths = results.bandwidths
     bandwidth = statistics.median(bandwidths)
-    some = next(iter(facts.values()))
+    some = next(iter(results.facts.values()))
+    repeats = min(len(v) for c in results.speeds.values() for v in c.values())
     changed = " and changes" if git("status", "--porcelain", "--untracked-files=no") else ""
     lines = [
         f"### {datetime.date.today()}, commit {git('rev-parse', '--short', 'HEAD')}{changed}",
         "",
-        f"onepass {some['build_version']} against llama-cpp-python {version} on {some['device']}, "
-        f"{args.threads} threads, medians of {args.repeats} interleaved runs (in brackets: smallest and "
+        f"onepass {some['build_version']} against llama-cpp-python {results.version} on {some['device']}, "
+        f"{args.threads} threads, medians of {repeats} interleaved runs (in brackets: smallest and "
         f"largest). Memory reads {bandwidth / 1e9:.1f} GB/s "
         f"({min(bandwidths) / 1e9:.1f} to {max(bandwidths) / 1e9:.1f}).",
         "",
@@ -138,7 +160,7 @@ def report(args, speeds, bandwidths, facts, version):
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     missed = []
-    for (name, test), cell in speeds.items():
+    for (name, test), cell in results.speeds.items():
         ours, theirs = (statistics.median(cell[k]) for k in ("ours", "theirs"))
         kind = test[:2]
         goal = 2.0 if kind == "tg" and name.startswith("tiny") else GOAL[kind]
@@ -148,7 +170,7 @@ def report(args, speeds, bandwidths, facts, version):
         mark = "missed" if ratio < MUST[kind] else "goal" if ratio >= goal else "met"
         share = ""
         if kind == "tg":
-            share = f"{facts[name]['bytes_per_token'] * ours / bandwidth * 100:.0f} %"
+            share = f"{results.facts[name]['bytes_per_token'] * ours / bandwidth * 100:.0f} %"
         spread = {k: f"({min(cell[k]):.4g}–{max(cell[k]):.4g})" for k in cell}
         lines.append(f"| {name} | {test} | {ours:.4g} {spread['ours']} | "
                      f"{theirs:.4g} {spread['theirs']} | **{ratio:.2f}** | {MUST[kind]} ({mark}) | "
@@ -170,7 +192,10 @@ def main():
     if not paths:
         print(f"no GGUF files in {args.models}", file=sys.stderr)
         return 2
-    text, missed = report(args, *measure(args, paths))
+    results = measure(args, paths)
+    if not results.speeds:
+        return 1
+    text, missed = report(args, results)
     print(text, end="")
     if args.out:
         with open(args.out, "a", encoding="utf-8") as f:

@@ -150,6 +150,7 @@ std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
     }
     if (tensor == "ffn_down_exps") return Size{c.dim, c.expert_ffn_dim, c.n_experts};
   }
+  if (c.n_experts > 0 && tensor.starts_with("ffn_")) return std::nullopt;
   if (a.fused && tensor == "ffn_gate") return std::nullopt;
   if (a.fused && tensor == "ffn_up") return Size{2 * c.ffn_dim, c.dim};
   if (tensor == "ffn_gate" || tensor == "ffn_up") return Size{c.ffn_dim, c.dim};
@@ -223,6 +224,27 @@ std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
                              : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
   t.bytes = *storage_bytes(*t.dtype, t.dims[0] * t.dims[1] * t.dims[2]);
   return t;
+}
+
+std::vector<StoredTensor> SyntheticSource::tensors() const {
+  std::vector<StoredTensor> list;
+  const auto add = [&](const std::string& name) {
+    if (auto t = find(name)) list.push_back(std::move(*t));
+  };
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "output.weight"}) add(name);
+  for (std::uint32_t i = 0; i < config_.n_layers; ++i) {
+    for (const char* name :
+         {"attn_norm.weight",   "attn_q.weight",        "attn_q.bias",
+          "attn_k.weight",      "attn_k.bias",          "attn_v.weight",
+          "attn_v.bias",        "attn_qkv.weight",      "attn_q_norm.weight",
+          "attn_k_norm.weight", "attn_output.weight",   "post_attention_norm.weight",
+          "ffn_norm.weight",    "ffn_gate.weight",      "ffn_up.weight",
+          "ffn_down.weight",    "ffn_gate_inp.weight",  "ffn_gate_exps.weight",
+          "ffn_up_exps.weight", "ffn_down_exps.weight", "post_ffw_norm.weight"}) {
+      add("blk." + std::to_string(i) + "." + name);
+    }
+  }
+  return list;
 }
 
 Status SyntheticSource::read(const StoredTensor& tensor, std::uint64_t offset,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "llm/config.h"
 #include "llm/source.h"
@@ -34,6 +35,7 @@ class SyntheticSource final : public WeightSource {
   // files.
   static Result<SyntheticSource> create(std::string_view spec, std::uint64_t seed = 1);
   const ModelConfig& config() const noexcept { return config_; }
+  std::vector<StoredTensor> tensors() const;  // all there are
 
   std::optional<StoredTensor> find(std::string_view name) const override;
   Status read(const StoredTensor& tensor, std::uint64_t offset,

@@ -75,7 +75,9 @@ Result<TextModel> open_text_model(const Device& device, const std::string& path,
     TextModel m{nullptr, not_asked_for()};
     if (path.starts_with(synthetic_prefix)) {
       ONEPASS_ASSIGN(const SyntheticSource source, SyntheticSource::create(path));
-      ONEPASS_ASSIGN(m.model, load(source.config(), source, 0));
+      std::uint64_t total = 0;
+      for (const StoredTensor& t : source.tensors()) total += t.bytes;
+      ONEPASS_ASSIGN(m.model, load(source.config(), source, total));
       m.tokenizer = synthetic_has_none();
     } else if (io::is_folder(path)) {
       ONEPASS_ASSIGN(const FolderSource folder, FolderSource::open(path));

@@ -109,7 +109,8 @@ class LogitsTest(CliTest):
     def test_bad_input(self):
         self.fails(2, "logits", "-m", TINY, says=("--tokens",))
         self.fails(2, "logits", "-m", TINY, "--tokens", "1", "--kv", "q4_0", says=("--kv",))
-        self.fails(1, "logits", "-m", TINY, "--tokens", "1,x", says=("'x'",))
+        self.fails(2, "logits", "-m", TINY, "--tokens", "1,x", says=("'x'",))
+        self.fails(2, "logits", "-m", TINY, "--tokens", "", says=("--tokens",))
         self.fails(1, "logits", "-m", TINY, "--tokens", "4096", says=("4096", "vocabulary"))
         self.fails(1, "logits", "-m", "synthetic:huge:q4_0", "--tokens", "1", says=("huge", "tiny"))
         self.fails(1, "logits", "-m", self.path("none.gguf"), "--tokens", "1", says=("none.gguf",))

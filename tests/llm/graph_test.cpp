@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -111,6 +112,32 @@ TEST_P(ModelGraph, HasFiniteLogits) {
   const double rms = std::sqrt(squares / static_cast<double>(logits.size()));
   EXPECT_GT(rms, 0.3);
   EXPECT_LT(rms, 3.0);
+}
+
+TEST_P(ModelGraph, EveryTensorOfTheSourceIsLoaded) {
+  const auto source = llm::SyntheticSource::create("synthetic:" + GetParam() + ":f32");
+  ASSERT_TRUE(source);
+  class Seen final : public llm::WeightSource {
+   public:
+    explicit Seen(const llm::WeightSource& inner) : inner_(inner) {}
+    std::optional<llm::StoredTensor> find(std::string_view name) const override {
+      return inner_.find(name);
+    }
+    Status read(const llm::StoredTensor& t, std::uint64_t at,
+                std::span<std::byte> out) const override {
+      bytes[t.name] += out.size();
+      return inner_.read(t, at, out);
+    }
+    mutable std::map<std::string, std::uint64_t> bytes;
+
+   private:
+    const llm::WeightSource& inner_;
+  };
+  const Seen seen(*source);
+  ASSERT_TRUE(Model::load(model_->device(), source->config(), seen));
+  std::map<std::string, std::uint64_t> expected;
+  for (const llm::StoredTensor& t : source->tensors()) expected[t.name] = t.bytes;
+  EXPECT_EQ(seen.bytes, expected);
 }
 
 TEST_P(ModelGraph, RefusesRowsThatNoPassHas) {

@@ -258,17 +258,8 @@ Status read_synthetic(Info& info) {
   ONEPASS_ASSIGN(const llm::SyntheticSource source, llm::SyntheticSource::create(info.path));
   info.format = "random weights";
   take_config(info, source.config());
-  const auto add = [&](const std::string& name) {
-    const auto t = source.find(name + ".weight");
-    if (t) info.add(onepass::name(*t->dtype), t->dims[0] * t->dims[1], t->bytes);
-  };
-  for (const char* name : {"token_embd", "output_norm", "output"}) add(name);
-  for (std::uint32_t i = 0; i < source.config().n_layers; ++i) {
-    for (const char* name :
-         {"attn_norm", "attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "attn_output",
-          "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"}) {
-      add("blk." + std::to_string(i) + "." + name);
-    }
+  for (const llm::StoredTensor& t : source.tensors()) {
+    info.add(name(*t.dtype), t.dims[0] * t.dims[1] * t.dims[2], t.bytes);
   }
   return {};
 }

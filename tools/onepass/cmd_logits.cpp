@@ -74,8 +74,10 @@ Status print(const Summary& s, std::span<const float> logits, bool as_json) {
 }
 
 Status run_logits(LogitsArgs& args) {
-  ONEPASS_ASSIGN(const std::vector<std::uint32_t> tokens, parse_ids(args.tokens));
-  if (tokens.empty()) return fail(ErrorCode::invalid_argument, "logits: there are no tokens");
+  const auto parsed = parse_ids(args.tokens);
+  if (!parsed) refuse("--tokens", parsed.error());
+  const std::vector<std::uint32_t>& tokens = *parsed;
+  if (tokens.empty()) refuse("--tokens", "there are none, expected ids: 1,2,3");
   ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
   llm::DecoderOptions options;
   options.context = std::max(opened.model->config().context, 1u);
