@@ -140,7 +140,7 @@ std::uint32_t ComputeGraph::split_index(std::uint32_t first_min,
                                         std::uint32_t first_percent) const {
   const std::uint64_t total = dispatch_count();
   const std::uint64_t first = std::max<std::uint64_t>(first_min, total * first_percent / 100);
-  if (total <= first) return static_cast<std::uint32_t>(len());  // nothing would run after it
+  if (total < first) return static_cast<std::uint32_t>(len());
   std::uint64_t seen = 0;
   for (std::uint32_t i = 0; i < len(); ++i) {
     if (list_->is_dispatch(i) && ++seen == first) return i + 1;

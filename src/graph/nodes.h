@@ -101,6 +101,11 @@ class NodeList {
   bool is_dispatch(std::uint32_t i) const noexcept {
     return nodes_[i].kind == CapturedNode::Kind::dispatch;
   }
+  // One of the nodes [begin, end) is a dispatch.
+  bool has_dispatch(std::uint32_t begin, std::uint32_t end) const noexcept {
+    while (begin < end && !is_dispatch(begin)) ++begin;
+    return begin < end;
+  }
   std::span<const graph::Range> ranges(std::uint32_t i) const noexcept {
     return {ranges_.data() + nodes_[i].first_range, nodes_[i].n_ranges};
   }

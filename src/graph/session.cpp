@@ -369,9 +369,10 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
     report.dispatches = static_cast<std::uint32_t>(graph->dispatch_count());
     ONEPASS_TRY(graph::place_scratch_of(graph->list(), true));
     const auto end = static_cast<std::uint32_t>(graph->len());
-    const std::uint32_t split = options.command_buffers == 2
-                                    ? graph->split_index(options.first_min, options.first_percent)
-                                    : end;
+    std::uint32_t split = options.command_buffers == 2
+                              ? graph->split_index(options.first_min, options.first_percent)
+                              : end;
+    if (!graph->list().has_dispatch(split, end)) split = end;  // nothing would run in the second
     if (split < end) {  // before anything runs, so that a failure runs nothing
       second.emplace(device);
       if (second->live_state() == nullptr) return host_out_of_memory();

@@ -85,14 +85,14 @@ TEST_F(DecoderTest, QueuedTokensAreThoseOfOneAtATime) {
       ASSERT_EQ(queued.greedy().value(), tokens[i]) << n << " queued, token " << i;
     }
   }
-  Decoder full = create({.context = 10});
-  ASSERT_TRUE(full.append(prompt(7)));
+  Decoder full = create({.context = 8});
+  ASSERT_TRUE(full.append(prompt(5)));
   const Status s = full.extend(4);
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().code, ErrorCode::limit);
-  EXPECT_EQ(full.length(), 7u);
+  EXPECT_EQ(full.length(), 5u);
   ASSERT_TRUE(full.extend(3));
-  EXPECT_EQ(full.length(), 10u);
+  EXPECT_EQ(full.length(), 8u);
   EXPECT_EQ(full.greedy().value(), tokens[3]);
 }
 
