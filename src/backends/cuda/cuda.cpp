@@ -193,7 +193,7 @@ Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t inde
                         ErrorCode::out_of_memory));
     }
   }
-  modules_ = std::make_unique<Modules>(d, images, info_.max_shared_bytes);
+  modules_ = std::make_unique<Modules>(d, images);
   memory_ = std::make_unique<DeviceMemory>(d, info_.name, exact_memory_);
   // Submission 0, which is done: the clock starts here.
   return check(d.cuEventRecord(entry(0).end, context_.stream), "cuEventRecord",

@@ -51,9 +51,9 @@ Result<CUfunction> Modules::function(const KernelRow& row, const Launch& launch)
     ONEPASS_TRY(check(*driver_,
                       driver_->cuFuncSetAttribute(function.handle,
                                                   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                  static_cast<int>(max_shared_bytes_)),
+                                                  static_cast<int>(launch.shared_bytes)),
                       "cuFuncSetAttribute", ErrorCode::kernel_build));
-    function.shared_bytes = max_shared_bytes_;
+    function.shared_bytes = launch.shared_bytes;
   }
   return function.handle;
 }

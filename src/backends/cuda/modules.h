@@ -16,11 +16,8 @@ namespace onepass::cuda {
 // Thread-safe. The context must be current in every call and in the destructor.
 class Modules {
  public:
-  Modules(const Driver& driver, std::span<const KernelImage> images, std::uint32_t max_shared_bytes)
-      : driver_(&driver),
-        images_(images.begin(), images.end()),
-        max_shared_bytes_(max_shared_bytes),
-        loaded_(images.size()) {}
+  Modules(const Driver& driver, std::span<const KernelImage> images)
+      : driver_(&driver), images_(images.begin(), images.end()), loaded_(images.size()) {}
   ~Modules();
   Modules(const Modules&) = delete;
   Modules& operator=(const Modules&) = delete;
@@ -31,14 +28,14 @@ class Modules {
  private:
   struct Function {
     CUfunction handle = nullptr;
-    std::uint32_t shared_bytes = 48u << 10;  // what a block may have without asking
+    // What a launch may have without asking: 48 KiB, less what kernels declare themselves.
+    std::uint32_t shared_bytes = 24u << 10;
   };
 
   Result<CUfunction> find(const char* symbol);
 
   const Driver* driver_;
   std::vector<KernelImage> images_;
-  std::uint32_t max_shared_bytes_;
   std::mutex mutex_;              // guards the rest
   std::vector<CUmodule> loaded_;  // per image; null: not yet
   std::map<std::string, Function, std::less<>> functions_;
