@@ -127,8 +127,8 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 
   float acc[R] = {};
-  multiply_lines<F, R, U, U, static_cast<int>(stride)>(lines, args.ptr<const unsigned char>(0),
-                                                       first, pieces, slots, acc);
+  multiply_lines<F, R, U, R == 4 ? 1 : U, static_cast<int>(stride)>(
+      lines, args.ptr<const unsigned char>(0), first, pieces, slots, acc);
   float sum = line_total<R>(acc, lane);
   if constexpr (S > 1) {
     __shared__ float sums[8 * R];
@@ -167,7 +167,7 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   pdl_wait();
 
   float acc[R] = {};
-  multiply_lines<F, R, U, R == 2 ? U : 1, 32>(lines, args.ptr<const unsigned char>(0), lane, pieces,
+  multiply_lines<F, R, U, R == 4 ? 1 : U, 32>(lines, args.ptr<const unsigned char>(0), lane, pieces,
                                               slots, acc);
   const float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
   const float up = __shfl_xor_sync(0xffffffffu, sum, 16);
@@ -202,7 +202,9 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   namespace onepass::ops {                                                \
   OP_MATMUL_LINE(format, Form, line_1, 1, 1, 4)                           \
   OP_MATMUL_LINE(format, Form, line_2, 2, 1, 2)                           \
+  OP_MATMUL_LINE(format, Form, line_4, 4, 1, Form::piece == 32 ? 1 : 2)   \
   OP_MATMUL_LINE(format, Form, line_1_by_2, 1, 2, 4)                      \
+  OP_MATMUL_LINE(format, Form, line_2_by_2, 2, 2, 2)                      \
   OP_MATMUL_LINE(format, Form, line_2_by_4, 2, 4, 2)                      \
   OP_MATMUL_GATE(format, Form, gate_1, 2, 2, 1024)                        \
   OP_MATMUL_GATE(format, Form, gate_2, 4, Form::piece == 32 ? 1 : 2, 512) \

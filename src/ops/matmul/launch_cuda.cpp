@@ -223,6 +223,7 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
 // per warp share what is read of x; one row, or several warps per row, where there are few rows.
 MatmulVariant line_of(const DeviceInfo& device, std::uint64_t rows, std::uint32_t pieces) {
   const std::uint64_t per_processor = rows / std::max(device.compute_units, 1u);
+  if (per_processor >= 100 && pieces <= 48) return variant_line_4;  // a short row fills no warp
   if (per_processor >= 40) return variant_line_2;
   if (pieces >= 512) return variant_line_2_by_4;
   if (per_processor >= 20) {
@@ -250,7 +251,7 @@ bool launch_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
   } else {
     while (threads > std::max(64u, 32 * warps) && sets * 32 * warps < units * threads) threads /= 2;
   }
-  launch.variant = variant;
+  launch.variant = static_cast<std::uint16_t>(variant);
   launch.grid = {static_cast<std::uint32_t>(divide_up(sets * 32 * warps, threads)), 1, 1};
   launch.group = {threads, 1, 1};
   launch.shared_bytes = 0;
