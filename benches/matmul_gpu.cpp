@@ -211,7 +211,8 @@ void tune(const std::string& wanted) {
       tuning = {};
       const Bench::Times usual = bench.time(type, size, 1);
       if (is_packed(type)) {
-        static constexpr const char* names[] = {"1", "2", "4", "1/2", "2/2", "2/4", "g1", "g2"};
+        static constexpr const char* names[] = {"1",   "2",   "2d", "4", "1/2",
+                                                "2/2", "2/4", "g1", "g2"};
         const std::uint32_t first = size.gate ? ops::variant_gate_1 : ops::variant_line_1;
         const std::uint32_t last = size.gate ? ops::variant_gate_2 : ops::variant_line_2_by_4;
         std::printf("%-11s %6u x %-5u %s usual %6.2f us %5.2f TB/s;", name(type), size.n, size.k,

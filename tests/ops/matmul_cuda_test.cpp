@@ -169,6 +169,7 @@ TEST(MatmulCuda, FewRowsAreSharedByWarpsManyShareAWarp) {
   };
   EXPECT_EQ(variant(DType::q4_0_s16, 28672, 4096), variant_line_2);
   EXPECT_EQ(variant(DType::q4_0_s16, 4096, 4096), variant_line_2);
+  EXPECT_EQ(variant(DType::q8_0_s16, 6144, 4096), variant_line_2_deep);
   EXPECT_EQ(variant(DType::q8_0_s16, 4096, 4096), variant_line_1);
   EXPECT_EQ(variant(DType::q4_0_s16, 4096, 14336), variant_line_1);
   EXPECT_EQ(variant(DType::q4_0_s16, 2048, 8192), variant_line_2_by_4);

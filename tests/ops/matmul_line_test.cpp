@@ -17,8 +17,9 @@
 namespace onepass::ops {
 namespace {
 
-constexpr const char* names[] = {"line_1",      "line_2",      "line_4", "line_1_by_2",
-                                 "line_2_by_2", "line_2_by_4", "gate_1", "gate_2"};
+constexpr const char* names[] = {"line_1",      "line_2",      "line_2_deep",
+                                 "line_4",      "line_1_by_2", "line_2_by_2",
+                                 "line_2_by_4", "gate_1",      "gate_2"};
 
 struct Aligned {
   alignas(16) std::uint8_t bytes[16];

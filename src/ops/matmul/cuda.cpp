@@ -20,7 +20,7 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
   return r;
 }
 
-// Entry points of one format in the order of MatmulVariant; only packed ones have the last eight.
+// Entry points of one format in the order of MatmulVariant; only packed ones have the last nine.
 #define OP_PLAIN_SYMBOLS(format)                                                            \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any",                     \
@@ -33,6 +33,7 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
       "matmul_" #format "_tile",               \
       "matmul_" #format "_line_1",             \
       "matmul_" #format "_line_2",             \
+      "matmul_" #format "_line_2_deep",        \
       "matmul_" #format "_line_4",             \
       "matmul_" #format "_line_1_by_2",        \
       "matmul_" #format "_line_2_by_2",        \

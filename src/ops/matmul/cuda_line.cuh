@@ -29,12 +29,13 @@ struct Lines {
 
 // What this lane has of the products of `lines`; `pieces` of each from `first` on in steps of
 // `Stride`.
-template <class F, int R, int U, int Batch, int Stride, class L>
+template <class F, int R, int U, int Stride, class L>
 __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned char* x,
                                                std::uint32_t first, std::uint32_t pieces,
                                                typename F::Slot (&slots)[U][R], float (&acc)[R]) {
   // x of several pieces at a time, so that the first reads of it wait together.
-  constexpr int batch = Batch < F::x_batch ? Batch : F::x_batch;
+  constexpr int room = R * U <= 4 ? F::x_batch : F::x_batch / R;
+  constexpr int batch = room < 1 ? 1 : room < U ? room : U;
   static_assert(U % batch == 0);
   for (std::uint32_t begin = first; begin < pieces; begin += U * Stride) {
 #pragma unroll
@@ -127,8 +128,8 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 
   float acc[R] = {};
-  multiply_lines<F, R, U, R == 4 ? 1 : U, static_cast<int>(stride)>(
-      lines, args.ptr<const unsigned char>(0), first, pieces, slots, acc);
+  multiply_lines<F, R, U, static_cast<int>(stride)>(lines, args.ptr<const unsigned char>(0), first,
+                                                    pieces, slots, acc);
   float sum = line_total<R>(acc, lane);
   if constexpr (S > 1) {
     __shared__ float sums[8 * R];
@@ -167,8 +168,7 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   pdl_wait();
 
   float acc[R] = {};
-  multiply_lines<F, R, U, R == 4 ? 1 : U, 32>(lines, args.ptr<const unsigned char>(0), lane, pieces,
-                                              slots, acc);
+  multiply_lines<F, R, U, 32>(lines, args.ptr<const unsigned char>(0), lane, pieces, slots, acc);
   const float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
   const float up = __shfl_xor_sync(0xffffffffu, sum, 16);
   const bool has = lane < 16 && lane % share == 0;
@@ -187,9 +187,9 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
 
 }  // namespace onepass::ops
 
-// At most 64 registers: a multiprocessor holds 1024 threads.
-#define OP_MATMUL_LINE(format, Form, name, R, S, U)                     \
-  extern "C" __global__ void __launch_bounds__(256, 4)                  \
+// At most 64 registers: a multiprocessor holds 1024 threads; 80 and 768 where more is on its way.
+#define OP_MATMUL_LINE(format, Form, name, R, S, U, blocks)             \
+  extern "C" __global__ void __launch_bounds__(256, blocks)             \
       matmul_##format##_##name(const __grid_constant__ CudaArgs args) { \
     line_matmul<Form, R, S, U>(args);                                   \
   }
@@ -198,16 +198,17 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
       matmul_##format##_##name(const __grid_constant__ CudaArgs args) { \
     line_gate<Form, R, U>(args);                                        \
   }
-#define OP_MATMUL_LINES(format, Form)                                     \
-  namespace onepass::ops {                                                \
-  OP_MATMUL_LINE(format, Form, line_1, 1, 1, 4)                           \
-  OP_MATMUL_LINE(format, Form, line_2, 2, 1, 2)                           \
-  OP_MATMUL_LINE(format, Form, line_4, 4, 1, Form::piece == 32 ? 1 : 2)   \
-  OP_MATMUL_LINE(format, Form, line_1_by_2, 1, 2, 4)                      \
-  OP_MATMUL_LINE(format, Form, line_2_by_2, 2, 2, 2)                      \
-  OP_MATMUL_LINE(format, Form, line_2_by_4, 2, 4, 2)                      \
-  OP_MATMUL_GATE(format, Form, gate_1, 2, 2, 1024)                        \
-  OP_MATMUL_GATE(format, Form, gate_2, 4, Form::piece == 32 ? 1 : 2, 512) \
+#define OP_MATMUL_LINES(format, Form)                                      \
+  namespace onepass::ops {                                                 \
+  OP_MATMUL_LINE(format, Form, line_1, 1, 1, 4, 4)                         \
+  OP_MATMUL_LINE(format, Form, line_2, 2, 1, 2, 4)                         \
+  OP_MATMUL_LINE(format, Form, line_2_deep, 2, 1, 4, 3)                    \
+  OP_MATMUL_LINE(format, Form, line_4, 4, 1, Form::piece == 32 ? 1 : 2, 4) \
+  OP_MATMUL_LINE(format, Form, line_1_by_2, 1, 2, 4, 4)                    \
+  OP_MATMUL_LINE(format, Form, line_2_by_2, 2, 2, 2, 4)                    \
+  OP_MATMUL_LINE(format, Form, line_2_by_4, 2, 4, 2, 4)                    \
+  OP_MATMUL_GATE(format, Form, gate_1, 2, 2, 1024)                         \
+  OP_MATMUL_GATE(format, Form, gate_2, 4, Form::piece == 32 ? 1 : 2, 512)  \
   }
 
 #endif  // ONEPASS_OPS_MATMUL_CUDA_LINE_CUH_

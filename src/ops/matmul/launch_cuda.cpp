@@ -224,7 +224,9 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
 MatmulVariant line_of(const DeviceInfo& device, std::uint64_t rows, std::uint32_t pieces) {
   const std::uint64_t per_processor = rows / std::max(device.compute_units, 1u);
   if (per_processor >= 100 && pieces <= 48) return variant_line_4;  // a short row fills no warp
-  if (per_processor >= 40) return variant_line_2;
+  if (per_processor >= 40) {
+    return per_processor < 60 && pieces >= 256 ? variant_line_2_deep : variant_line_2;
+  }
   if (pieces >= 512) return variant_line_2_by_4;
   if (per_processor >= 20) {
     return pieces <= 64 || (pieces <= 128 && per_processor >= 28) ? variant_line_2 : variant_line_1;

@@ -38,6 +38,7 @@ enum MatmulVariant : op_u32 {
   // One aligned row of x, packed weights; matmul_line_rows() and matmul_line_warps().
   variant_line_1,
   variant_line_2,
+  variant_line_2_deep,
   variant_line_4,
   variant_line_1_by_2,
   variant_line_2_by_2,
