@@ -4,7 +4,8 @@
 // Columns: us per product and TB/s of weights. Many rows: TFLOP/s.
 //
 //   matmul_gpu [device] [substring of the formats to run] [rows]
-//   matmul_gpu tune [substring of the formats to run]     CUDA: other sizes of teams and grids
+//   matmul_gpu tune [substring of the formats to run]     CUDA: other kernels, teams and grids;
+//                                                         packed: us in blocks of 128 and 256
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,11 +43,12 @@ struct Size {
   std::uint32_t n, k;
   bool gate = false;  // n rows of a gate and of up, the product quantized
 };
-constexpr Size sizes[] = {{960, 576},    {576, 576},          {576, 1536},   {1536, 576, true},
-                          {3072, 576},   {3072, 2048},        {2048, 2048},  {8192, 2048, true},
-                          {16384, 2048}, {2048, 8192},        {6144, 4096},  {4096, 4096},
-                          {28672, 4096}, {14336, 4096, true}, {4096, 14336}, {128256, 2048},
-                          {128256, 4096}};
+constexpr Size sizes[] = {
+    {960, 576},     {576, 576},     {576, 1536},   {1536, 576, true},  {3072, 576},
+    {49152, 576},   {4096, 1024},   {1024, 2048},  {3072, 1024, true}, {1024, 3072},
+    {151936, 1024}, {3072, 2048},   {2048, 2048},  {8192, 2048, true}, {16384, 2048},
+    {2048, 8192},   {6144, 4096},   {4096, 4096},  {28672, 4096},      {14336, 4096, true},
+    {4096, 14336},  {128256, 2048}, {128256, 4096}};
 
 class Bench {
  public:
@@ -144,6 +146,7 @@ class Bench {
 // What the launch function's choice for one row of x is replaced by; 0: left as it is.
 struct Tuning {
   std::uint32_t team = 0, threads = 0, per_processor = 0;
+  std::uint32_t line = 0;  // a variant for packed weights, instead of team and per_processor
 } tuning;
 
 std::uint32_t value(const Launch& l, ops::MatmulValue index) {
@@ -155,6 +158,17 @@ std::uint32_t value(const Launch& l, ops::MatmulValue index) {
 
 Status tuned_launch(const DeviceInfo& device, const Dispatch& d, Launch& l) {
   ONEPASS_TRY(ops::launch_matmul_cuda(device, d, l));
+  if (tuning.line != 0 && l.variant >= ops::variant_line_1) {
+    const std::uint32_t warps = ops::matmul_line_warps(tuning.line);
+    const std::uint32_t rows = ops::matmul_line_rows(tuning.line);
+    const bool gate = value(l, ops::matmul_form) == ops::form_glu_q;
+    const std::uint32_t threads = gate ? 32 * warps * (32 / rows) : tuning.threads;
+    const std::uint32_t sets = (value(l, ops::matmul_n) + rows - 1) / rows;
+    l.variant = static_cast<std::uint16_t>(tuning.line);
+    l.group[0] = threads;
+    l.grid[0] = (sets * 32 * warps + threads - 1) / threads;
+    return {};
+  }
   if (tuning.team == 0 || l.variant != ops::variant_vector) return {};
   const std::uint32_t x_bytes =
       l.shared_bytes - ops::matmul_sum_bytes(l.group[0], value(l, ops::matmul_rows));
@@ -196,6 +210,25 @@ void tune(const std::string& wanted) {
       if (size.k % info(type).block_elements != 0) continue;
       tuning = {};
       const Bench::Times usual = bench.time(type, size, 1);
+      if (is_packed(type)) {
+        static constexpr const char* names[] = {"1",   "2",   "2d", "4", "1/2",
+                                                "2/2", "2/4", "g1", "g2"};
+        const std::uint32_t first = size.gate ? ops::variant_gate_1 : ops::variant_line_1;
+        const std::uint32_t last = size.gate ? ops::variant_gate_2 : ops::variant_line_2_by_4;
+        std::printf("%-11s %6u x %-5u %s usual %6.2f us %5.2f TB/s;", name(type), size.n, size.k,
+                    size.gate ? "glu_q" : "     ", usual.us, usual.bytes / usual.us * 1e-6);
+        for (std::uint32_t line = first; line <= last; ++line) {
+          std::printf("  %s", names[line - ops::variant_line_1]);
+          for (const std::uint32_t threads : {128u, 256u}) {
+            if (size.gate && threads == 128) continue;
+            tuning = {0, threads, 0, line};
+            std::printf(" %.2f", bench.time(type, size, 1).us);
+          }
+        }
+        std::printf("\n");
+        std::fflush(stdout);
+        continue;
+      }
       struct Choice {
         double us;
         Tuning tuning;
@@ -205,7 +238,7 @@ void tune(const std::string& wanted) {
         for (const std::uint32_t threads : {128u, 256u, 512u}) {
           for (const std::uint32_t per_processor : {1u, 2u, 3u, 4u, 1000u}) {
             if (per_processor != 1000 && threads * per_processor > 1024) continue;
-            tuning = {team, threads, per_processor};
+            tuning = {team, threads, per_processor, 0};
             all.push_back({bench.time(type, size, 1).us, tuning});
           }
         }

@@ -107,6 +107,22 @@ TEST(MatmulCuda, EveryLaunchCoversItsOutputsWithinTheLimits) {
             EXPECT_GE(l.grid[1] * (warps == 8 ? 128 : 64), m) << text;
             continue;
           }
+          if (l.variant >= variant_line_1) {
+            EXPECT_EQ(m, 1u) << text;
+            const bool gate = op == Op::matmul_glu || op == Op::matmul_glu_q;
+            EXPECT_EQ(l.variant >= variant_gate_1, gate) << text;
+            const std::uint32_t outputs = matmul_line_rows(l.variant);
+            const std::uint32_t warps = matmul_line_warps(l.variant);
+            const std::uint64_t sets = (n + outputs - 1) / outputs * (op == Op::matmul_3 ? 3 : 1);
+            const std::uint64_t per_block = l.group[0] / (32 * warps);
+            EXPECT_EQ(l.group[0] % (32 * warps), 0u) << text;
+            EXPECT_LE(l.group[0], op == Op::matmul_glu_q ? 1024u : 256u) << text;
+            EXPECT_EQ(l.grid[0], (sets + per_block - 1) / per_block) << text;
+            if (op == Op::matmul_glu_q) {
+              EXPECT_EQ(per_block * outputs, 32u) << text;
+            }
+            continue;
+          }
           const std::uint32_t team = 1u << value(l, matmul_team), rows = value(l, matmul_rows);
           const std::uint32_t rounds = value(l, matmul_rounds), teams = l.group[0] / team;
           EXPECT_EQ(l.variant, rows == 1 ? variant_vector : variant_rows) << text;
@@ -147,13 +163,34 @@ TEST(MatmulCuda, DecodeKeepsEnoughBytesInFlight) {
   }
 }
 
+TEST(MatmulCuda, FewRowsAreSharedByWarpsManyShareAWarp) {
+  const auto variant = [](DType format, std::uint32_t n, std::uint32_t k) {
+    return launch_of(make(Op::matmul, format, 1, n, k)).variant;
+  };
+  EXPECT_EQ(variant(DType::q4_0_s16, 28672, 4096), variant_line_2);
+  EXPECT_EQ(variant(DType::q4_0_s16, 4096, 4096), variant_line_2);
+  EXPECT_EQ(variant(DType::q8_0_s16, 6144, 4096), variant_line_2_deep);
+  EXPECT_EQ(variant(DType::q8_0_s16, 4096, 4096), variant_line_1);
+  EXPECT_EQ(variant(DType::q4_0_s16, 4096, 14336), variant_line_1);
+  EXPECT_EQ(variant(DType::q4_0_s16, 2048, 8192), variant_line_2_by_4);
+  EXPECT_EQ(variant(DType::q8_0_s16, 1024, 3072), variant_line_1_by_2);
+  EXPECT_EQ(variant(DType::q8_0_s16, 49152, 576), variant_line_4);
+  EXPECT_EQ(launch_of(make(Op::matmul_glu_q, DType::q8_0_s16, 1, 1536, 576)).variant,
+            variant_gate_1);
+  EXPECT_EQ(launch_of(make(Op::matmul_glu_q, DType::q8_0_s16, 1, 8192, 2048)).variant,
+            variant_gate_2);
+}
+
 TEST(MatmulCuda, NarrowRowsShareAWarp) {
-  const Launch l = launch_of(make(Op::matmul, DType::q8_0_s16, 1, 49152, 576));  // 36 pieces
+  const Launch l = launch_of(make(Op::matmul, DType::q8_0_s16, 2, 49152, 576));  // 36 pieces
   EXPECT_EQ(value(l, matmul_team), 4u);
 }
 
 TEST(MatmulCuda, WhatWideLoadsCannotReachGoesToTheGeneralKernel) {
-  EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 1, 64, 64, 16)).variant, variant_vector);
+  EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 1, 64, 64, 16)).variant, variant_line_1);
+  Dispatch odd = make(Op::matmul, DType::q4_0_s16, 1, 64, 64);
+  odd.views[0].offset = 8;
+  EXPECT_EQ(launch_of(odd).variant, variant_vector);
   for (const std::uint64_t offset : {2u, 6u, 74u}) {
     EXPECT_EQ(launch_of(make(Op::matmul, DType::q4_0_s16, 1, 64, 64, offset)).variant, variant_any);
   }

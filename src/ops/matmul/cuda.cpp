@@ -20,15 +20,31 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
   return r;
 }
 
-// Entry points of one format in the order of MatmulVariant.
-#define OP_SYMBOLS(format, ...)                                                             \
+// Entry points of one format in the order of MatmulVariant; only packed ones have the last nine.
+#define OP_PLAIN_SYMBOLS(format)                                                            \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any",                     \
                                               "matmul_" #format "_tile"};
-OP_SYMBOLS(f32)
-OP_SYMBOLS(f16)
-OP_SYMBOLS(bf16)
-ONEPASS_SPLIT_FORMATS(OP_SYMBOLS)
+#define OP_SPLIT_SYMBOLS(format, Split)        \
+  constexpr const char* symbols_##format[] = { \
+      "matmul_" #format,                       \
+      "matmul_" #format "_rows",               \
+      "matmul_" #format "_any",                \
+      "matmul_" #format "_tile",               \
+      "matmul_" #format "_line_1",             \
+      "matmul_" #format "_line_2",             \
+      "matmul_" #format "_line_2_deep",        \
+      "matmul_" #format "_line_4",             \
+      "matmul_" #format "_line_1_by_2",        \
+      "matmul_" #format "_line_2_by_2",        \
+      "matmul_" #format "_line_2_by_4",        \
+      "matmul_" #format "_gate_1",             \
+      "matmul_" #format "_gate_2",             \
+  };
+OP_PLAIN_SYMBOLS(f32)
+OP_PLAIN_SYMBOLS(f16)
+OP_PLAIN_SYMBOLS(bf16)
+ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
 
 // early: views of weights; the experts of matmul_id are known after the wait only.
 #define OP_ROW(op, format, input, early)                                                    \

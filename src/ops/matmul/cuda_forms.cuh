@@ -1,7 +1,9 @@
 // Weight formats of the CUDA mat-vec kernels. A lane takes a piece of a row, 16 bytes of numbers:
 //   Row row(matrix, row, k)     where the planes of a weight row are
 //   load(slot, row, piece)      the piece's numbers and scales, into registers
+//   load_at(slot, group, r, k, piece)  the same by the row's group of 16; packed formats only
 //   X load_x(shared, piece, k)  the same values of a row of x from shared memory
+//   X read_x(x, piece, k)       the same from a 16-byte aligned row of x; packed formats only
 //   dot(slot, x, acc)           acc += the product of both
 // Weights start at a multiple of 16 bytes and k is a multiple of `piece`.
 #ifndef ONEPASS_OPS_MATMUL_CUDA_FORMS_CUH_
@@ -37,6 +39,7 @@ __device__ __forceinline__ int second_sum(int s) { return s >> 16; }
 struct BlockPieces {
   static constexpr bool quantized = true;
   static constexpr std::uint32_t piece = 32;
+  static constexpr int x_batch = 2;  // pieces of x that leave room for the weights' registers
   using X = XBlock;
   // Where 16 values that start at 16 * chunk go.
   static __device__ __forceinline__ std::uint32_t place(std::uint32_t chunk, std::uint32_t k) {
@@ -49,10 +52,18 @@ struct BlockPieces {
     const int2 tail = *reinterpret_cast<const int2*>(row + k + 8 * p);
     return {{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}, __int_as_float(tail.x), tail.y};
   }
+  static __device__ __forceinline__ X read_x(const unsigned char* row, std::uint32_t p,
+                                             std::uint32_t k) {
+    const int4 lo = *reinterpret_cast<const int4*>(row + 32 * p);
+    const int4 hi = *reinterpret_cast<const int4*>(row + 32 * p + 16);
+    const int2 tail = *reinterpret_cast<const int2*>(row + k + 8 * p);
+    return {{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}, __int_as_float(tail.x), tail.y};
+  }
 };
 struct HalfPieces {
   static constexpr bool quantized = true;
   static constexpr std::uint32_t piece = 16;
+  static constexpr int x_batch = 4;
   using X = XHalf;
   static __device__ __forceinline__ std::uint32_t place(std::uint32_t chunk, std::uint32_t) {
     return 16 * chunk;
@@ -64,6 +75,10 @@ struct HalfPieces {
     return {{q.x, q.y, q.z, q.w},
             __int_as_float(tail.x),
             p % 2 == 0 ? first_sum(tail.y) : second_sum(tail.y)};
+  }
+  static __device__ __forceinline__ X read_x(const unsigned char* row, std::uint32_t p,
+                                             std::uint32_t k) {
+    return load_x(row, p, k);
   }
 };
 
@@ -112,6 +127,12 @@ struct Q4_0Form : SplitForm<BlockPieces, quant::SplitQ4_0> {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.d = load_half(row.scales + 2 * p);
   }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
+    s.d = load_half(group + (8 * k + r * (k / 16) + 2 * p));
+  }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int sum = -8 * (first_sum(x.s) + second_sum(x.s));
@@ -136,6 +157,12 @@ struct Q8_0Form : SplitForm<HalfPieces, quant::SplitQ8_0> {
   static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.d = load_half(row.scales + p - p % 2);
+  }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * k + 16 * p));
+    s.d = load_half(group + (16 * k + r * (k / 16) + (p - p % 2)));
   }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     int sum = __dp4a(static_cast<int>(s.q.x), x.q[0], 0);
@@ -162,7 +189,7 @@ template <bool FifthBit>
 struct KForm : SplitForm<BlockPieces, quant::SplitK<FifthBit>> {
   using Split = quant::SplitK<FifthBit>;
   using X = XBlock;
-  static constexpr int ahead = 2, registers = 80;
+  static constexpr int ahead = 2, registers = 80, x_batch = FifthBit ? 1 : 2;
   using Row = GroupRow;
   struct Slot {
     uint4 q;
@@ -175,11 +202,15 @@ struct KForm : SplitForm<BlockPieces, quant::SplitK<FifthBit>> {
     return group_row<Split>(matrix, row, k);
   }
   static __device__ __forceinline__ void load(Slot& s, const Row& w, std::uint32_t p) {
-    const std::uint32_t k = w.k, r = w.r;
-    s.q = load_weights_16(w.group + (r * (k / 2) + 16 * p));
-    s.scales = load_half(w.group + (8 * k + r * (k / 16) + 2 * p));
-    s.d = load_word(w.group + (9 * k + r * (k / 64) + p / 8 * 4));
-    if constexpr (FifthBit) s.high = load_word(w.group + (9 * k + k / 4 + r * (k / 8) + 4 * p));
+    load_at(s, w.group, w.r, w.k, p);
+  }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
+    s.scales = load_half(group + (8 * k + r * (k / 16) + 2 * p));
+    s.d = load_word(group + (9 * k + r * (k / 64) + p / 8 * 4));
+    if constexpr (FifthBit) s.high = load_word(group + (9 * k + k / 4 + r * (k / 8) + 4 * p));
   }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
@@ -205,7 +236,7 @@ using Q4_KForm = KForm<false>;
 using Q5_KForm = KForm<true>;
 
 struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
-  static constexpr int ahead = 2, registers = 80;
+  static constexpr int ahead = 2, registers = 80, x_batch = 1;
   using Row = GroupRow;
   struct Slot {
     uint4 q;
@@ -218,11 +249,15 @@ struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
     return group_row<Split>(matrix, row, k);
   }
   static __device__ __forceinline__ void load(Slot& s, const Row& w, std::uint32_t p) {
-    const std::uint32_t k = w.k, r = w.r;
-    s.q = load_weights_16(w.group + (r * (k / 2) + 16 * p));
-    s.high = load_weights_8(w.group + (8 * k + r * (k / 4) + 8 * p));
-    s.scales = load_half(w.group + (12 * k + r * (k / 16) + 2 * p));
-    s.d = load_half(w.group + (13 * k + r * (k / 128) + p / 8 * 2));
+    load_at(s, w.group, w.r, w.k, p);
+  }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
+    s.high = load_weights_8(group + (8 * k + r * (k / 4) + 8 * p));
+    s.scales = load_half(group + (12 * k + r * (k / 16) + 2 * p));
+    s.d = load_half(group + (13 * k + r * (k / 128) + p / 8 * 2));
   }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
@@ -262,6 +297,12 @@ struct Affine4Form : SplitForm<BlockPieces, Split_> {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.s = load_word(row.scales + p / 2 * 4);
   }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
+    s.s = load_word(group + (8 * k + r * (k / 16) + p / 2 * 4));
+  }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int sum = 0;
@@ -294,6 +335,12 @@ struct Affine8Form : SplitForm<HalfPieces, Split_> {
   static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.s = load_word(row.scales + p / 4 * 4);
+  }
+  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+                                                 std::uint32_t r, std::uint32_t k,
+                                                 std::uint32_t p) {
+    s.q = load_weights_16(group + (r * k + 16 * p));
+    s.s = load_word(group + (16 * k + r * (k / 16) + p / 4 * 4));
   }
   static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
     int sum = __dp4a(static_cast<int>(s.q.x), x.q[0], 128 * x.s);

@@ -219,6 +219,48 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
   return true;
 }
 
+// Which kernel streams `rows` weight rows of `pieces` pieces best, as measured on an H200: two rows
+// per warp share what is read of x; one row, or several warps per row, where there are few rows.
+MatmulVariant line_of(const DeviceInfo& device, std::uint64_t rows, std::uint32_t pieces) {
+  const std::uint64_t per_processor = rows / std::max(device.compute_units, 1u);
+  if (per_processor >= 100 && pieces <= 48) return variant_line_4;  // a short row fills no warp
+  if (per_processor >= 40) {
+    return per_processor < 60 && pieces >= 256 ? variant_line_2_deep : variant_line_2;
+  }
+  if (pieces >= 512) return variant_line_2_by_4;
+  if (per_processor >= 20) {
+    return pieces <= 64 || (pieces <= 128 && per_processor >= 28) ? variant_line_2 : variant_line_1;
+  }
+  if (pieces >= 256) return variant_line_2_by_4;
+  return pieces > 128 ? variant_line_1_by_2 : variant_line_1;
+}
+
+// False where there is more than one row of x, or it is not aligned.
+bool launch_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
+  if (s.form == form_id || s.m != 1 || matmul_input(d.format) != DType::q8a ||
+      d.views[0].offset % 16 != 0) {
+    return false;
+  }
+  const std::uint64_t units = std::max(device.compute_units, 1u);
+  const MatmulVariant variant =
+      s.is_glu() ? (s.n[0] / 32 <= units ? variant_gate_1 : variant_gate_2)
+                 : line_of(device, s.groups(1), s.k / kernels_of(d.format).piece);
+  const std::uint32_t rows = matmul_line_rows(variant), warps = matmul_line_warps(variant);
+  const std::uint64_t sets = s.groups(rows);
+  std::uint32_t threads = 256;
+  if (s.form == form_glu_q) {
+    threads = 32 * warps * (32 / rows);
+  } else {
+    while (threads > std::max(64u, 32 * warps) && sets * 32 * warps < units * threads) threads /= 2;
+  }
+  launch.variant = static_cast<std::uint16_t>(variant);
+  launch.grid = {static_cast<std::uint32_t>(divide_up(sets * 32 * warps, threads)), 1, 1};
+  launch.group = {threads, 1, 1};
+  launch.shared_bytes = 0;
+  set_values(s, {}, launch);
+  return true;
+}
+
 // Large tiles unless they leave processors idle. False where x cannot be copied in wide pieces.
 bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
   const Kernels kernels = kernels_of(d.format);
@@ -260,7 +302,8 @@ Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& l
   if (s.form == form_affine || piece == 0) {
     launch_any(s, 0, launch);
   } else if (s.k % piece != 0 || !weights_are_aligned(d, s) ||
-             !(launch_tile(device, d, s, launch) || launch_matvec(device, d, s, launch))) {
+             !(launch_tile(device, d, s, launch) || launch_line(device, d, s, launch) ||
+               launch_matvec(device, d, s, launch))) {
     launch_any(s, variant_any, launch);
   }
   return {};

@@ -35,7 +35,31 @@ enum MatmulVariant : op_u32 {
   variant_rows,    // 2, 4 or 8 rows of x
   variant_any,     // any alignment and width
   variant_tile,    // many rows, tensor cores
+  // One aligned row of x, packed weights; matmul_line_rows() and matmul_line_warps().
+  variant_line_1,
+  variant_line_2,
+  variant_line_2_deep,
+  variant_line_4,
+  variant_line_1_by_2,
+  variant_line_2_by_2,
+  variant_line_2_by_4,
+  variant_gate_1,  // form_glu and form_glu_q only
+  variant_gate_2,
 };
+
+// Outputs that a set of warps computes, and the warps of the set. A block has up to 8 warps;
+// form_glu_q: those of 32 outputs.
+OP_FN constexpr op_u32 matmul_line_rows(op_u32 variant) {
+  return variant == variant_line_4 ? 4
+         : variant == variant_line_1 || variant == variant_line_1_by_2 || variant == variant_gate_1
+             ? 1
+             : 2;
+}
+OP_FN constexpr op_u32 matmul_line_warps(op_u32 variant) {
+  return variant == variant_line_2_by_4                                     ? 4
+         : variant == variant_line_1_by_2 || variant == variant_line_2_by_2 ? 2
+                                                                            : 1;
+}
 
 // Bytes of a row of k values of x in shared memory, 16-byte aligned.
 OP_FN op_u32 matmul_x_bytes(bool quantized, op_u32 k) {

@@ -1,0 +1,182 @@
+// Every kernel for one row of x, on rows longer than its first loads and on counts of rows that
+// fill neither its sets nor its blocks.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cuda_emu/kernel.h"
+#include "ops/matmul/launch_cuda.h"
+#include "ops/matmul/params.h"
+#include "quant/split.h"
+
+namespace onepass::ops {
+namespace {
+
+constexpr const char* names[] = {"line_1",      "line_2",      "line_2_deep",
+                                 "line_4",      "line_1_by_2", "line_2_by_2",
+                                 "line_2_by_4", "gate_1",      "gate_2"};
+
+struct Aligned {
+  alignas(16) std::uint8_t bytes[16];
+};
+using Bytes = std::vector<Aligned>;
+std::uint8_t* data(Bytes& b) { return b.front().bytes; }
+
+template <class Split>
+class Case {
+ public:
+  Case(const char* format, std::uint32_t k) : format_(format), k_(k), x_(k / 32 * 40 / 16 + 1) {
+    for (std::uint32_t i = 0; i < k; ++i) {
+      data(x_)[i] = static_cast<std::uint8_t>(static_cast<int>(random_() % 255) - 127);
+    }
+    for (std::uint32_t b = 0; b < k / 32; ++b) {
+      const float d = 0.01f * static_cast<float>(1 + random_() % 9);
+      std::int16_t sums[2] = {};
+      for (std::uint32_t i = 0; i < 32; ++i) {
+        const int q = static_cast<std::int8_t>(data(x_)[32 * b + i]);
+        values_.push_back(static_cast<double>(d) * q);
+        sums[i / 16] = static_cast<std::int16_t>(sums[i / 16] + q);
+      }
+      std::memcpy(data(x_) + k + 8 * b, &d, 4);
+      std::memcpy(data(x_) + k + 8 * b + 4, sums, 4);
+    }
+  }
+
+  // Random numbers; scales of about a hundredth.
+  Bytes weights(std::uint32_t n) {
+    const std::uint64_t group = quant::split_group_bytes<Split>(k_), groups = (n + 15) / 16;
+    Bytes w(static_cast<std::size_t>(group * groups / 16));
+    const std::uint64_t scales = Split::scales(k_, 0);
+    for (std::uint64_t i = 0; i < group * groups; i += 2) {
+      std::uint16_t v = static_cast<std::uint16_t>(random_());
+      if (i % group >= scales) v = static_cast<std::uint16_t>(0x2000 + v % 0x400);
+      std::memcpy(data(w) + i, &v, 2);
+    }
+    return w;
+  }
+
+  double product(Bytes& w, std::uint32_t row, double& size) const {
+    double sum = 0;
+    for (std::uint32_t b = 0; b < k_ / 32; ++b) {
+      float values[32];
+      quant::split_block<Split>(data(w), k_, row, b, values);
+      for (std::uint32_t i = 0; i < 32; ++i) {
+        sum += static_cast<double>(values[i]) * values_[32 * b + i];
+        size += std::fabs(static_cast<double>(values[i]) * values_[32 * b + i]);
+      }
+    }
+    return sum;
+  }
+
+  void check_line(std::uint32_t variant, std::uint32_t threads, std::uint32_t n0,
+                  std::uint32_t n1) {
+    const std::uint32_t n[2] = {n0, n1};
+    Bytes w[2] = {weights(n0), weights(n1)};
+    std::vector<float> out[2], bias(n1);
+    for (float& b : bias) b = static_cast<float>(random_() % 100);
+    CudaArgs args{};
+    bind(args, 0, data(x_), x_.size() * 16);
+    for (int p = 0; p < 2; ++p) {
+      out[p].assign(n[p] + 4, -7.0f);
+      bind(args, 1 + p, data(w[p]), w[p].size() * 16);
+      bind(args, 7 + p, out[p].data(), n[p] * 4);
+    }
+    bind(args, 5, bias.data(), n1 * 4);
+    const Matmul3Params params{1, k_, n0, n1, 0};
+    std::memcpy(args.params, &params, sizeof params);
+    const std::uint32_t rows = matmul_line_rows(variant), warps = matmul_line_warps(variant);
+    const std::uint32_t sets = (n0 + rows - 1) / rows + (n1 + rows - 1) / rows;
+    run(args, variant, form_three, n0, (sets * 32 * warps + threads - 1) / threads, threads, 6, 10);
+    for (int p = 0; p < 2; ++p) {
+      for (std::uint32_t i = 0; i < n[p]; ++i) {
+        double size = 0;
+        const double wanted = product(w[p], i, size) + static_cast<double>(p == 1 ? bias[i] : 0.0f);
+        ASSERT_NEAR(out[p][i], wanted, 1e-6 * (size + 100))
+            << text_ << " part " << p << " row " << i;
+      }
+      for (std::uint32_t i = n[p]; i < out[p].size(); ++i) EXPECT_EQ(out[p][i], -7.0f) << text_;
+    }
+  }
+
+  void check_gate(std::uint32_t variant, std::uint32_t threads, std::uint32_t n) {
+    Bytes w[2] = {weights(n), weights(n)};
+    std::vector<float> out(n + 4, -7.0f);
+    CudaArgs args{};
+    bind(args, 0, data(x_), x_.size() * 16);
+    bind(args, 1, data(w[0]), w[0].size() * 16);
+    bind(args, 2, data(w[1]), w[1].size() * 16);
+    bind(args, 3, out.data(), n * 4);
+    const MatmulGluParams params{1, n, k_, 0};
+    std::memcpy(args.params, &params, sizeof params);
+    const std::uint32_t per_block = matmul_line_rows(variant) * threads / 32;
+    run(args, variant, form_glu, n, (n + per_block - 1) / per_block, threads, 6, 4);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      double size = 0, other = 0;
+      const double gate = product(w[0], i, size), up = product(w[1], i, other);
+      const double wanted = gate / (1 + std::exp(-gate)) * up;
+      ASSERT_NEAR(out[i], wanted, 1e-6 * (size + 1) * (other + 1)) << text_ << " column " << i;
+    }
+    for (std::uint32_t i = n; i < out.size(); ++i) EXPECT_EQ(out[i], -7.0f) << text_;
+  }
+
+ private:
+  static void bind(CudaArgs& args, int view, void* p, std::uint64_t bytes) {
+    args.views[view] = p;
+    args.bytes[view] = bytes;
+  }
+
+  void run(CudaArgs& args, std::uint32_t variant, MatmulForm form, std::uint32_t n,
+           std::uint32_t blocks, std::uint32_t threads, std::uint32_t reads_early,
+           std::uint32_t n_views) {
+    args.values[matmul_form] = form;
+    args.values[matmul_m] = 1;
+    args.values[matmul_n] = n;
+    args.values[matmul_k] = k_;
+    const std::string symbol = "matmul_" + format_ + "_" + names[variant - variant_line_1];
+    text_ = symbol + " k " + std::to_string(k_) + " threads " + std::to_string(threads);
+    const auto kernel = reinterpret_cast<emu::KernelFn>(dlsym(RTLD_DEFAULT, symbol.c_str()));
+    ASSERT_NE(kernel, nullptr) << symbol;
+    EXPECT_EQ(emu::run_kernel(kernel, args,
+                              {.name = symbol.c_str(),
+                               .grid = {blocks, 1, 1},
+                               .group = {threads, 1, 1},
+                               .waits_first = true,
+                               .reads_early = reads_early,
+                               .n_views = n_views}),
+              "")
+        << text_;
+  }
+
+  std::string format_, text_;
+  std::uint32_t k_;
+  Bytes x_;
+  std::vector<double> values_;
+  std::minstd_rand random_{5};
+};
+
+template <class Split>
+void check_format(const char* format) {
+  for (const std::uint32_t k : {64u, 1088u, 9280u}) {
+    Case<Split> c(format, k);
+    for (std::uint32_t v = variant_line_1; v <= variant_line_2_by_4; ++v) {
+      c.check_line(v, 256, 37, 19);
+      c.check_line(v, 128, 5, 18);
+    }
+    for (const std::uint32_t v : {variant_gate_1, variant_gate_2}) {
+      c.check_gate(v, 256, 37);
+    }
+  }
+}
+
+TEST(MatmulLine, EveryKernelOfQ4_0) { check_format<quant::SplitQ4_0>("q4_0_s16"); }
+TEST(MatmulLine, EveryKernelOfQ8_0) { check_format<quant::SplitQ8_0>("q8_0_s16"); }
+TEST(MatmulLine, EveryKernelOfA4) { check_format<quant::SplitA4F16>("a4_f16_s16"); }
+TEST(MatmulLine, EveryKernelOfA8) { check_format<quant::SplitA8F16>("a8_f16_s16"); }
+
+}  // namespace
+}  // namespace onepass::ops
