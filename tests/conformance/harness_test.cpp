@@ -81,7 +81,7 @@ Prepared twice_case(CpuKernelFn kernel) {
 
 // Everything the program does with a case: both poisons, the reference, equal bits.
 std::string verdict(CpuKernelFn kernel) {
-  const Result<Target> target = Target::open({"cpu", "base", 2});
+  const Result<Target> target = Target::open({.path = "base", .forbid = false});
   if (!target) return "no device";
   const Prepared p = twice_case(kernel);
   const std::vector<Expect> expected = p.expect(false);

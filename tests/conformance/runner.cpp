@@ -166,8 +166,10 @@ Result<Target> Target::open(const TargetOptions& options) {
   device_options.exact_memory = options.exact_memory;
   ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
-  return Target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,
+  Target target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,
                 is_cpu);
+  target.forbid_ = options.forbid;
+  return target;
 }
 
 bool Target::supports(const Case& c) const {
@@ -212,7 +214,8 @@ Outcome Target::run(const Prepared& p, std::byte poison, unsigned mode) const {
   GraphSession session = mode == 0 ? executor_.begin() : executor_.begin_recorded();
   p.encode(session, tensors);
   Status status;
-  std::optional<Forbidden> forbidden(std::in_place, device_, placed, p);
+  std::optional<Forbidden> forbidden;
+  if (forbid_) forbidden.emplace(device_, placed, p);
   if (mode == 2) {
     const Result<Plan> plan = session.compile();
     if (plan) outcome.dispatches = plan->report().dispatches;

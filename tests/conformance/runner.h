@@ -16,6 +16,7 @@ struct TargetOptions {
   std::string path = "best";  // CPU: base, avx2, avx512, neon or best
   std::uint32_t threads = 2;
   bool plain_edges = false, exact_memory = false;  // as in DeviceOptions
+  bool forbid = true;  // with AddressSanitizer: the program ends where a kernel leaves its views
 };
 
 // What was found after a run. Empty error: it ran.
@@ -44,6 +45,7 @@ class Target {
   GraphExecutor executor_;
   std::string name_;
   bool is_cpu_;
+  bool forbid_ = true;
 };
 
 // Feature bits of a CPU path, or nothing for a name that is none. Known names: cpu_paths().

@@ -26,16 +26,17 @@ void gather(const KernelArgs& a) noexcept {
   }
 }
 
-// Rows [begin, end) of one matrix, in squares that stay in the cache.
+// Rows [begin, end) of one matrix, in squares that stay in the cache. A unit may be several
+// elements, so that it need not be aligned to its size.
 template <class T>
 void transpose_rows(const std::byte* from, std::byte* to, std::uint64_t begin, std::uint64_t end,
                     std::uint64_t rows, std::uint64_t cols) noexcept {
-  const T* x = reinterpret_cast<const T*>(from);
-  T* out = reinterpret_cast<T*>(to);
   for (std::uint64_t c0 = 0; c0 < cols; c0 += transpose_strip) {
     const std::uint64_t c1 = std::min(c0 + transpose_strip, cols);
     for (std::uint64_t c = c0; c < c1; ++c) {
-      for (std::uint64_t r = begin; r < end; ++r) out[c * rows + r] = x[r * cols + c];
+      for (std::uint64_t r = begin; r < end; ++r) {
+        std::memcpy(to + (c * rows + r) * sizeof(T), from + (r * cols + c) * sizeof(T), sizeof(T));
+      }
     }
   }
 }
