@@ -27,6 +27,7 @@ enum class Feature : std::uint32_t {
   neon_dotprod = 1u << 2,
   f16 = 1u << 3,
   tensor_cores = 1u << 4,
+  clusters = 1u << 5,  // groups that share memory
 };
 
 // The order a backend keeps between the launches of one recording.

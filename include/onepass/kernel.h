@@ -58,6 +58,7 @@ struct Launch {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   // groups
   std::array<std::uint32_t, 3> group{1, 1, 1};  // threads
   std::uint32_t shared_bytes = 0;
+  std::uint32_t cluster = 1;           // groups along y that the kernel is compiled to run together
   std::uint32_t tiles = 1;             // CPU: parts that may run on different workers
   std::uint64_t scratch_bytes = 0;     // garbage at start, may be aliased after the dispatch
   std::uint64_t persistent_bytes = 0;  // zero at first, the kernel leaves it zero; never aliased

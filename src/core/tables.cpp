@@ -52,6 +52,8 @@ static_assert(std::size(format_table) == static_cast<std::size_t>(DType::count_)
 constexpr FusionRow fusion_table[] = {
 #define CHAIN(first, second, fused, in_place, exact, merge) \
   {#fused, FusionKind::chain, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define CHAIN_KEEPING(first, second, fused, in_place, exact, merge) \
+  {#fused, FusionKind::chain_keeping, Op::first, Op::second, Op::fused, in_place, exact, merge},
 #define PAIR(first, second, fused, in_place, exact, merge) \
   {#fused, FusionKind::pair, Op::first, Op::second, Op::fused, in_place, exact, merge},
 #define SAME(op) {"same_" #op, FusionKind::same, Op::op, Op::op, Op::op, "", true, nullptr},

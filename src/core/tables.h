@@ -8,7 +8,7 @@
 
 namespace onepass {
 
-enum class FusionKind : std::uint8_t { chain, pair, same };
+enum class FusionKind : std::uint8_t { chain, chain_keeping, pair, same };
 
 // One row of fusions.def.
 struct FusionRow {

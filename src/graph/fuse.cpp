@@ -166,6 +166,7 @@ class Fuser {
     if (nodes_[i].by_hand) return false;
     switch (row.kind) {
       case FusionKind::chain:
+      case FusionKind::chain_keeping:
         return try_chain(row, i);
       case FusionKind::pair:
         return try_pair(row, i);
@@ -194,7 +195,9 @@ class Fuser {
       for (std::size_t o = 0; o < first.n_views; ++o) {
         if (!writes(first.access[o]) || !same_bytes(first.views[o], second.views[k])) continue;
         // Read whole, or overwritten whole once it has been read.
-        if (!has_vanished(first.views[o]) || second.views[k] != first.views[o]) return false;
+        const bool may_stay = row.kind == FusionKind::chain_keeping && !writes(second.access[k]);
+        if (!has_vanished(first.views[o]) && !may_stay) return false;
+        if (second.views[k] != first.views[o]) return false;
       }
     }
     for (std::uint32_t k = i + 1; k < j; ++k) {

@@ -17,7 +17,8 @@ struct Fused {
 // - no fence and no dispatch of unknown accesses stands between them;
 // - nothing between them writes what the first reads or touches what it writes;
 // - chain: every output of the first that the second reads is scratch or discarded, has the second
-//   as its only reader, through equal views; the second touches no other output of the first;
+//   as its only reader, through equal views; the second touches no other output of the first, or,
+//   chain_keeping, reads it through an equal view;
 // - the fused dispatch writes exactly what both wrote, less what vanished, and reads no more than
 //   they read;
 // - an output of the fused dispatch overlaps an input only where in_place of the row allows it;

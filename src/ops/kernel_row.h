@@ -11,6 +11,7 @@ struct RowOptions {
   const char* symbol = nullptr;                // entry point, where it is not the row's name
   std::span<const char* const> variants = {};  // entry points of Launch::variant 1, 2, ...
   std::uint32_t reads_early = 0;               // bits of slots that are read before the wait
+  std::uint32_t needs = 0;                     // bits of Feature
 };
 
 // A kernel whose blocks wait for the kernels before them before they touch what those may write,
@@ -21,6 +22,7 @@ constexpr KernelRow waiting_row(Op op, DType format, const char* name, LaunchFn 
   if (options.symbol != nullptr) row.symbol = options.symbol;
   row.variants = options.variants;
   row.reads_early = options.reads_early;
+  row.needs = options.needs;
   row.waits_first = true;
   return row;
 }

@@ -92,16 +92,19 @@ TEST(CudaEdges, NoFenceOrEmptyLaunchTakesPart) {
   EXPECT_EQ(programmatic(cuda::graph_shape(r, {.programmatic = true})), (Edges{{2, 3}}));
 }
 
-TEST(CudaEdges, WhatIsReadEarlyMayNotBeWrittenInTheRecording) {
-  // Launch 2 reads cell 7 early; in the second recording launch 0 writes it.
-  for (const bool written : {false, true}) {
+TEST(CudaEdges, WhatIsReadEarlyMayNotBeWrittenBefore) {
+  // Launch 2 reads cell 7 early; nobody writes it, or this launch does.
+  for (const int writer : {-1, 0, 1, 3}) {
     Recording r = chain_of({&waiting, &waiting, &early, &waiting});
     r.launches[2].views[0] = BoundView{memory, 7 * testing::cell_bytes, testing::cell_bytes};
-    if (written) {
-      r.launches[0].views[0] = BoundView{memory, 8 * testing::cell_bytes - 1, 2};
+    if (writer >= 0) {
+      r.launches[static_cast<std::size_t>(writer)].views[0] =
+          BoundView{memory, 8 * testing::cell_bytes - 1, 2};
     }
+    const bool before = writer == 0 || writer == 1;
     EXPECT_EQ(programmatic(cuda::graph_shape(r, {.programmatic = true})),
-              written ? (Edges{{0, 1}, {2, 3}}) : (Edges{{0, 1}, {1, 2}, {2, 3}}));
+              before ? (Edges{{0, 1}, {2, 3}}) : (Edges{{0, 1}, {1, 2}, {2, 3}}))
+        << writer;
   }
 }
 

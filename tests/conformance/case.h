@@ -79,6 +79,7 @@ struct Case {
   // quantize x where the kernel wants that. Direct, the separate ones must give the same bits.
   std::uint32_t fused = 0;
   std::function<Prepared(std::optional<std::uint32_t> row)> prepare;
+  bool close = false;  // fused only where other roundings are allowed: as a plan
 };
 
 enum class Set { ci, full };
@@ -169,6 +170,7 @@ void add_softmax(Set set, std::vector<Case>& cases);
 void add_rope(Set set, std::vector<Case>& cases);
 void add_matmul(Set set, std::vector<Case>& cases);
 void add_attention(Set set, std::vector<Case>& cases);
+void add_decode(Set set, std::vector<Case>& cases);
 void add_kv(Set set, std::vector<Case>& cases);
 void add_move(Set set, std::vector<Case>& cases);
 void add_moe(Set set, std::vector<Case>& cases);

@@ -1,3 +1,4 @@
+#include "conformance/attend.h"
 #include "conformance/cache.h"
 #include "conformance/reference.h"
 
@@ -75,56 +76,6 @@ Scene scene_of(const AttentionCase& c, Random& random) {
   return scene;
 }
 
-// One head of one row. Scores are off by `error`; weights by twice the largest of those and the
-// errors of exp and of their sum; the result is their mean of v. A sink adds to the sum only.
-void attend(const AttentionCase& c, const Cache& cache, std::uint32_t kv_head, const double* q,
-            const Doubles& k, const Doubles& v, const double* sink, const Seen& seen, double* out,
-            double* bound) {
-  const std::size_t dim = c.head_dim, n = seen.end - seen.begin;
-  const double scale = c.scale != 0.0f ? static_cast<double>(c.scale)
-                                       : 1.0 / std::sqrt(static_cast<double>(c.head_dim));
-  std::vector<std::size_t> rows(n);
-  for (std::size_t j = 0; j < n; ++j) {
-    rows[j] = *cache.row(seen.slot, kv_head, seen.begin + static_cast<std::uint32_t>(j)) * dim;
-  }
-  Doubles scores(n);
-  double worst = 0.0, top = sink != nullptr ? *sink : -infinity;
-  for (std::size_t j = 0; j < n; ++j) {
-    const double* key = k.data() + rows[j];
-    double dot = 0.0, magnitude = 0.0;
-    for (std::size_t i = 0; i < dim; ++i) {
-      dot += q[i] * key[i];
-      magnitude += std::abs(q[i] * key[i]);
-    }
-    double s = dot * scale, error = magnitude * std::abs(scale) * sum_error(dim);
-    if (c.softcap != 0.0f) {
-      const double cap = static_cast<double>(c.softcap);
-      s = cap * std::tanh(s / cap);
-      error += 8 * u * std::abs(s);
-    }
-    scores[j] = s;
-    worst = std::max(worst, error);
-    top = std::max(top, s);
-  }
-  double total = sink != nullptr ? std::exp(*sink - top) : 0.0, lowest = 0.0;
-  for (double& s : scores) {
-    if (top - s < 20.0) lowest = std::max(lowest, top - s);  // others hardly count
-    s = std::exp(s - top);
-    total += s;
-  }
-  const double relative = 2 * (worst + u * (lowest + 2.0)) + sum_error(n) * 2;
-  for (std::size_t i = 0; i < dim; ++i) {
-    double y = 0.0, magnitude = 0.0;
-    for (std::size_t j = 0; j < n; ++j) {
-      const double term = scores[j] / total * v[rows[j] + i];
-      y += term;
-      magnitude += std::abs(term);
-    }
-    out[i] = y;
-    bound[i] = magnitude * relative + 0x1p-126;
-  }
-}
-
 // Everything of a cache that no row sees.
 std::vector<Range> unseen(const Cache& cache, const std::vector<Seen>& seen, std::size_t bytes) {
   const std::size_t n = std::size_t{cache.blocks} * cache.kv_heads * cache.capacity;
@@ -192,8 +143,16 @@ Case attention_case(const AttentionCase& c) {
       for (std::uint32_t r = 0; r < active; ++r) {
         for (std::uint32_t h = 0; h < c.heads; ++h) {
           const std::size_t at = (std::size_t{r} * c.heads + h) * c.head_dim;
-          attend(c, cache, h / (c.heads / c.kv_heads), &q.values[at], k.values, v.values,
-                 c.sinks ? &sinks.values[h] : nullptr, scene.seen[r], &e.want[at], &e.bound[at]);
+          const Seen& seen_by = scene.seen[r];
+          std::vector<std::size_t> rows_of_keys;
+          for (std::uint32_t i = seen_by.begin; i < seen_by.end; ++i) {
+            rows_of_keys.push_back(*cache.row(seen_by.slot, h / (c.heads / c.kv_heads), i));
+          }
+          attend({.dim = c.head_dim,
+                  .scale = static_cast<double>(c.scale),
+                  .softcap = static_cast<double>(c.softcap),
+                  .sink = c.sinks ? &sinks.values[h] : nullptr},
+                 &q.values[at], k.values, v.values, rows_of_keys, &e.want[at], &e.bound[at]);
         }
       }
       if (c.quantized) e.bound = q8a_error(e.want, e.bound);

@@ -35,7 +35,7 @@ std::vector<Case> all_cases(Set set) {
   std::vector<Case> cases;
   for (const auto add :
        {add_elementwise, add_norm, add_softmax, add_rope, add_matmul, add_quantize, add_attention,
-        add_kv, add_embed, add_sample, add_move, add_moe, add_fused}) {
+        add_decode, add_kv, add_embed, add_sample, add_move, add_moe, add_fused}) {
     add(set, cases);
   }
   return cases;
@@ -90,7 +90,9 @@ void run_case(const Case& c, const Target& base, const std::vector<Target>& targ
   FamilyCount& family = tally.families[c.family];
   ++family.cases;
   const Prepared p = c.prepare({});
-  const auto mode = static_cast<unsigned>(c.fused != 0 ? 1 + hash(c.name) % 2 : hash(c.name) % 3);
+  const auto mode = static_cast<unsigned>(c.close        ? 2
+                                          : c.fused != 0 ? 1 + hash(c.name) % 2
+                                                         : hash(c.name) % 3);
   const auto worst = [&](const Target& t, double ratio) {
     const std::string device = t.name().substr(0, t.name().find('/'));
     double& w = tally.worst[label(info(c.op).name, " ", name(c.format), " ", device)];

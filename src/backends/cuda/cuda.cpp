@@ -157,6 +157,7 @@ Status CudaBackend::read_info(std::uint32_t index) {
   info_.subgroup_sizes = {warp};
   info_.features = static_cast<std::uint32_t>(Feature::f16);
   if (major >= 7) info_.features |= static_cast<std::uint32_t>(Feature::tensor_cores);
+  if (major >= 9) info_.features |= static_cast<std::uint32_t>(Feature::clusters);
   info_.unified_memory = false;
   info_.model = ExecutionModel::edges;
   shape_options_.compute_units = info_.compute_units;

@@ -17,6 +17,7 @@
 // One line per fatbin: src/ops/FAMILY/STEM.cu and the rows whose kernels it has.
 #define ONEPASS_CUDA_IMAGES(IMAGE)                                              \
   IMAGE(attention, cuda, ops::attention_cuda_kernels())                         \
+  IMAGE(attention, cuda_cluster, ops::attention_cluster_kernels())              \
   IMAGE(elementwise, cuda, ops::elementwise_cuda_kernels())                     \
   IMAGE(embed, cuda, ops::embed_cuda_kernels())                                 \
   IMAGE(kv_cache, cuda, ops::kv_cache_cuda_kernels())                           \

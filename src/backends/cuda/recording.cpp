@@ -14,18 +14,20 @@ struct Ends {
   std::uint32_t first = 0, last = 0;
 };
 
-// Bytes that launches of a recording write, as disjoint intervals of addresses.
+// Bytes that launches of a recording write: who does, and as disjoint intervals of addresses.
 class WrittenBytes {
  public:
   explicit WrittenBytes(const Recording& recording) {
-    for (const RecordedLaunch& l : recording.launches) {
+    for (std::uint32_t i = 0; i < recording.launches.size(); ++i) {
+      const RecordedLaunch& l = recording.launches[i];
       if (is_empty(l)) continue;
+      launch_ = i;
       const OpInfo& op = info(l.kernel->op);
-      for (std::size_t i = 0; i < l.n_views; ++i) {
+      for (std::size_t v = 0; v < l.n_views; ++v) {
         // Nothing is known about a caller's kernel but what its row says.
         const bool read_only =
-            i < op.n_slots ? op.slots[i] == 'i' : (l.kernel->reads_early >> i & 1) != 0;
-        if (!read_only) add(l.views[i]);
+            v < op.n_slots ? op.slots[v] == 'i' : (l.kernel->reads_early >> v & 1) != 0;
+        if (!read_only) add(l.views[v]);
       }
       add(l.scratch);
       add(l.persistent);
@@ -42,21 +44,34 @@ class WrittenBytes {
     if (!intervals_.empty()) intervals_.resize(last + 1);
   }
 
-  bool overlaps(const BoundView& view) const {
+  // Whether a launch before this one writes some of the view. What later ones write, and what the
+  // launch itself writes, is not written before it has waited.
+  bool before(std::uint32_t launch, const BoundView& view) const {
     if (view.memory.handle == 0 || view.bytes == 0) return false;
     const std::uint64_t begin = view.memory.handle + view.offset, end = begin + view.bytes;
     const auto after = std::partition_point(intervals_.begin(), intervals_.end(),
                                             [&](const auto& i) { return i.second <= begin; });
-    return after != intervals_.end() && after->first < end;
+    if (after == intervals_.end() || after->first >= end) return false;
+    return std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
+      return w.launch < launch && w.begin < end && begin < w.end;
+    });
   }
 
  private:
+  struct Write {
+    std::uint64_t begin, end;
+    std::uint32_t launch;
+  };
+
   void add(const BoundView& view) {
     if (view.memory.handle == 0 || view.bytes == 0) return;
     const std::uint64_t begin = view.memory.handle + view.offset;
     intervals_.emplace_back(begin, begin + view.bytes);
+    writes_.push_back({begin, begin + view.bytes, launch_});
   }
 
+  std::uint32_t launch_ = 0;
+  std::vector<Write> writes_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> intervals_;
 };
 
@@ -180,7 +195,8 @@ class ShapeBuilder {
       const RecordedLaunch& l = recording_.launches[shape_.nodes[node].launch];
       bool early_is_constant = true;
       for (std::uint32_t v = 0; v < l.n_views; ++v) {
-        if ((l.kernel->reads_early >> v & 1) != 0 && written.overlaps(l.views[v])) {
+        if ((l.kernel->reads_early >> v & 1) != 0 &&
+            written.before(shape_.nodes[node].launch, l.views[v])) {
           early_is_constant = false;
         }
       }

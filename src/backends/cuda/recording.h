@@ -23,7 +23,8 @@ namespace onepass::cuda {
 // u is complete only after everything u waits for is, and when v's wait returns, all that precedes
 // v is complete, however many edges on the way were programmatic. What v reads before its wait
 // (reads_early) is ordered after nothing but the nodes that are complete when v starts; therefore
-// no launch of the recording may write it, else all edges into v are plain.
+// no launch before v may write it, else all edges into v are plain. A later launch that writes it
+// waits for v, and the launches of the replay before are complete.
 struct GraphShape {
   enum class Kind : std::uint8_t {
     kernel,

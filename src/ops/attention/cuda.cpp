@@ -27,8 +27,20 @@ constexpr KernelRow kernels[] = {
 
 #undef ATTENTION
 
+constexpr const char* cluster_variants[] = {"rope_attention_q_128"};
+
+constexpr KernelRow cluster_kernels[] = {
+    waiting_row(
+        Op::rope_attention_q, DType::f16, "rope_attention_q_f16", launch_rope_attention_cuda,
+        {.symbol = "rope_attention_q_64",
+         .variants = cluster_variants,
+         .reads_early = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7 | 1u << 10 | 1u << 11,
+         .needs = static_cast<std::uint32_t>(Feature::clusters)}),
+};
+
 }  // namespace
 
 std::span<const KernelRow> attention_cuda_kernels() noexcept { return kernels; }
+std::span<const KernelRow> attention_cluster_kernels() noexcept { return cluster_kernels; }
 
 }  // namespace onepass::ops

@@ -17,32 +17,20 @@ struct RowKeys {
   bool active = true;  // false: the row is not part of this pass
 };
 
-__device__ inline DevicePlaces attention_places(const CudaArgs& args, const AttentionParams& p) {
-  const std::uint64_t n_pages = args.bytes[4] / 4;
+__device__ inline DevicePlaces attention_places(const CudaArgs& args, const AttentionParams& p,
+                                                int pages = 4) {
+  const std::uint64_t n_pages = args.bytes[pages] / 4;
   return DevicePlaces{p.slots,
                       p.kv_heads,
                       p.capacity,
                       p.ring != 0,
-                      n_pages != 0 ? args.ptr<const std::uint32_t>(4) : nullptr,
+                      n_pages != 0 ? args.ptr<const std::uint32_t>(pages) : nullptr,
                       n_pages};
 }
 
-// As visible_keys of launch_tiling.h.
-__device__ inline RowKeys row_keys(const CudaArgs& args, const AttentionParams& p,
-                                   const DevicePlaces& places, std::uint32_t row) {
-  RowKeys keys;
-  std::uint64_t position = 0, length = p.kv_len;
-  if (p.has_step != 0) {
-    const StepEntry step = read_step(args.views[3], args.bytes[3], p.rows, row);
-    keys.active = step.active;
-    if (!step.has_slot || (places.pages == nullptr && step.slot >= p.slots)) return keys;
-    keys.slot = step.slot;
-    keys.page_offset = step.page_offset;
-    position = step.position;
-    length = step.kv_length;
-  } else {
-    position = std::uint64_t{p.kv_len} - p.rows + row;
-  }
+// As visible_keys of launch_tiling.h, for a row with a step.
+__device__ inline RowKeys row_keys(const AttentionParams& p, const DevicePlaces& places,
+                                   std::uint64_t position, std::uint64_t length, RowKeys keys) {
   length = min(length, places.reach(keys.page_offset));
   keys.end = p.causal != 0 ? min(position + 1, length) : length;
   if (p.window != 0 && position + 1 > p.window) keys.begin = position + 1 - p.window;
@@ -50,11 +38,29 @@ __device__ inline RowKeys row_keys(const CudaArgs& args, const AttentionParams& 
   keys.begin = min(keys.begin, keys.end);
   return keys;
 }
+__device__ inline RowKeys row_keys(const AttentionParams& p, const DevicePlaces& places,
+                                   const StepEntry& step) {
+  RowKeys keys;
+  keys.active = step.active;
+  if (!step.has_slot || (places.pages == nullptr && step.slot >= p.slots)) return keys;
+  keys.slot = step.slot;
+  keys.page_offset = step.page_offset;
+  return row_keys(p, places, step.position, step.kv_length, keys);
+}
+__device__ inline RowKeys row_keys(const CudaArgs& args, const AttentionParams& p,
+                                   const DevicePlaces& places, std::uint32_t row) {
+  if (p.has_step != 0) {
+    return row_keys(p, places, read_step(args.views[3], args.bytes[3], p.rows, row));
+  }
+  return row_keys(p, places, std::uint64_t{p.kv_len} - p.rows + row, p.kv_len, RowKeys());
+}
+
+__device__ __noinline__ inline float capped_score(float s, float cap) { return op_softcap(s, cap); }
 
 // A score in units of log2 e: scaled, capped.
 __device__ inline float finish_score(const AttentionParams& p, float product) {
   float s = product * p.scale;
-  if (p.softcap != 0.0f) s = op_softcap(s, p.softcap);
+  if (p.softcap != 0.0f) s = capped_score(s, p.softcap);
   return s * log2_e;
 }
 

@@ -20,4 +20,8 @@ enum class AttentionVariant : std::uint16_t { plain, f16_64, f16_128, f16_256, r
 // Grid and scratch as launch_cuda.h says.
 Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+std::span<const KernelRow> attention_cluster_kernels() noexcept;
+// rope_attention_q. Launch::variant 0: heads of 64 elements, 1: of 128.
+Status launch_rope_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 }  // namespace onepass::ops

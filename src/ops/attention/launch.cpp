@@ -146,4 +146,41 @@ Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch
   return {};
 }
 
+Status launch_rope_attention_cuda(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const auto params = d.params_as<RopeAttentionParams>();
+  const RopeStoreParams& p = params.store;
+  const auto has = [&d](std::size_t i) { return i < d.n_views && d.views[i].bytes != 0; };
+  const auto half = static_cast<std::uint32_t>(DType::f16);
+  const std::uint64_t q = matrix_bytes(DType::f32, p.heads, p.head_dim);
+  const std::uint64_t kv = matrix_bytes(DType::f32, p.kv_heads, p.head_dim);
+  const std::uint64_t norm = product({p.head_dim, 4});
+  const std::uint64_t cache =
+      matrix_bytes(DType::f16, product({p.slots, p.kv_heads, p.capacity}), p.head_dim);
+  ONEPASS_TRY(
+      expect_views(d, {q, has(1) ? norm : 0, kv, has(3) ? norm : 0, kv, StepState::size_bytes(1, 1),
+                       has(6) ? 4ull * p.angles.pairs : 0, 0, has(8) ? product({p.heads, 4}) : 0,
+                       matrix_bytes(DType::q8a, 1, product({p.heads, p.head_dim})), cache, cache}));
+  const bool dim_fits = p.head_dim == 64 || p.head_dim == 128;
+  if (p.rows != 1 || d.format != DType::f16 || p.k_type != half || p.v_type != half || !dim_fits ||
+      p.kv_heads == 0 || p.heads == 0 || p.heads % p.kv_heads != 0 ||
+      p.heads / p.kv_heads > split_queries || p.kv_heads > max_cuda_grid_x ||
+      2 * p.angles.pairs != p.head_dim || p.capacity == 0 || d.views[10].offset % 16 != 0 ||
+      d.views[11].offset % 16 != 0 || product({p.slots, p.kv_heads, p.capacity}) >= ~0u ||
+      (has(7) && (p.capacity != page_positions || p.ring != 0))) {
+    return fail(ErrorCode::invalid_argument, "rope_attention_q: params do not fit together", d.file,
+                d.line);
+  }
+  launch.variant = p.head_dim == 64 ? 0 : 1;
+  launch.grid = {p.kv_heads, cluster_blocks, 1};
+  launch.group = {cluster_threads, 1, 1};
+  launch.cluster = cluster_blocks;
+  launch.shared_bytes = p.head_dim == 64 ? sizeof(ClusterMemory<64>) : sizeof(ClusterMemory<128>);
+  const std::uint64_t seen =
+      params.window != 0 ? std::min<std::uint64_t>(p.capacity, params.window) : p.capacity;
+  launch.bytes_moved = q + 4 * kv + d.views[9].bytes +
+                       2 * matrix_bytes(DType::f16, product({p.kv_heads, seen}), p.head_dim);
+  launch.flops = product({p.heads, seen, p.head_dim, 4});
+  return {};
+}
+
 }  // namespace onepass::ops

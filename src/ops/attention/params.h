@@ -1,6 +1,7 @@
 #ifndef ONEPASS_OPS_ATTENTION_PARAMS_H_
 #define ONEPASS_OPS_ATTENTION_PARAMS_H_
 
+#include "ops/rope/params.h"
 #include "ops/shared/lang.h"
 
 OP_BEGIN_NAMESPACE
@@ -21,6 +22,17 @@ struct AttentionParams {
   float scale;
   float softcap;  // 0: none
   op_u32 v_type;  // DType; that of k is the dispatch's format
+};
+
+// rope_store of one row, then attention of its queries, as q8a. Views: q, q_norm, k, k_norm, v,
+// step, factors, pages, sinks, out, k_cache, v_cache; q_norm, k_norm, factors, pages, sinks may be
+// empty.
+struct RopeAttentionParams {
+  RopeStoreParams store;
+  op_u32 causal;
+  op_u32 window;
+  float scale;
+  float softcap;
 };
 
 OP_END_NAMESPACE

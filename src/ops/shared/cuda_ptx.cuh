@@ -31,6 +31,25 @@ __device__ __forceinline__ unsigned char* dynamic_shared() {
   return onepass_dynamic_shared;
 }
 
+// Blocks of a cluster (__cluster_dims__). The barrier is for all their threads and makes what was
+// written to shared memory before it visible; a block that others read from must not end early.
+__device__ __forceinline__ std::uint32_t cluster_rank() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Where `own`, in dynamic_shared(), is in the block of that rank.
+template <class T>
+__device__ __forceinline__ const T* cluster_peer(const T* own, std::uint32_t rank) {
+  std::uint64_t peer;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(peer) : "l"(own), "r"(rank));
+  return reinterpret_cast<const T*>(peer);
+}
+
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }

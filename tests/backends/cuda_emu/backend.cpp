@@ -44,7 +44,8 @@ class Emulator final : public HostBackend {
     info_.view_alignment = 1;
     info_.subgroup_sizes = {32};
     info_.features = static_cast<std::uint32_t>(Feature::f16) |
-                     static_cast<std::uint32_t>(Feature::tensor_cores);
+                     static_cast<std::uint32_t>(Feature::tensor_cores) |
+                     static_cast<std::uint32_t>(Feature::clusters);
     info_.unified_memory = false;
     info_.model = ExecutionModel::edges;
     for (const cuda::KernelImage& image : cuda::kernel_images()) {
@@ -128,6 +129,7 @@ Result<Task> bind(const RecordedLaunch& l) {
   task.launch.grid = l.launch.grid;
   task.launch.group = l.launch.group;
   task.launch.shared_bytes = l.launch.shared_bytes;
+  task.launch.cluster = l.launch.cluster;
   task.launch.waits_first = l.kernel->waits_first;
   task.launch.reads_early = l.kernel->reads_early;
   task.launch.n_views = l.n_views;

@@ -21,7 +21,7 @@ dim3 blockDim, gridDim;
 namespace onepass::emu {
 namespace {
 
-constexpr std::size_t max_threads = 1024;
+constexpr std::size_t max_threads = 1024, max_cluster_threads = 2048;
 constexpr std::size_t stack_bytes = 256u << 10;
 constexpr std::byte poison{0xff};  // NaN in every floating-point format
 
@@ -42,6 +42,7 @@ struct Hidden {
 struct Thread {
   Fiber fiber;
   uint3 index;
+  std::uint32_t block = 0;  // of the cluster
   State state = State::ready;
   Place place;  // where it waits
   std::uint32_t mask = 0;
@@ -52,21 +53,32 @@ struct Thread {
   std::vector<Copy> copies;
 };
 
+// One of the blocks that run at the same time.
+struct Block {
+  uint3 index;
+  std::uint32_t waiting = 0, predicates = 0, last_predicates = 0;  // of its barrier
+  std::byte* shared = nullptr;
+};
+
 class Machine {
  public:
   Failure run(KernelFn kernel, const CudaArgs& args, const KernelLaunch& launch);
 
   unsigned barrier(bool predicate, const Place& place);
+  void cluster_barrier(const Place& place);
   void meet(std::uint32_t mask, const void* in, void* out, Meet call, const Place& place);
   [[noreturn]] void stop(const std::string& why);
   Thread& self() { return threads_[current_]; }
-  std::byte* shared() { return shared_; }
+  std::byte* shared() { return blocks_[self().block].shared; }
+  std::byte* shared_of(std::uint32_t rank);
+  std::uint32_t rank() { return self().block; }
   void wait_for_grid();
 
  private:
   static void entry();
-  void run_block();
+  void run_cluster();
   void next();
+  void enter(std::uint32_t thread);
   void make_ready(std::uint32_t thread);
   void hide();
   void show();
@@ -80,14 +92,15 @@ class Machine {
   std::byte* stacks_ = nullptr;
   std::size_t stride_ = 0;
   Fiber main_;
-  std::vector<Thread> threads_{max_threads};
+  std::vector<Thread> threads_{max_cluster_threads};
+  std::vector<Block> blocks_;  // of the cluster
   std::vector<std::uint32_t> ready_;
-  std::uint32_t n_threads_ = 0, current_ = 0, waiting_ = 0, predicates_ = 0, last_predicates_ = 0;
+  std::uint32_t n_threads_ = 0;  // of a block
+  std::uint32_t all_threads_ = 0, current_ = 0, cluster_waiting_ = 0;
   std::uint32_t returned_ = 0;
   std::uint32_t parked_ = 0;  // threads in grid_wait
   bool waited_ = false;
   std::vector<Hidden> hidden_;
-  std::byte* shared_ = nullptr;
   std::uint64_t random_ = 0;
   Failure failure_;
 };
@@ -114,14 +127,20 @@ void Machine::make_ready(std::uint32_t thread) {
   ready_.push_back(thread);
 }
 
-// Goes on with some thread that can; back to run_block where there is none.
+void Machine::enter(std::uint32_t thread) {
+  current_ = thread;
+  threadIdx = threads_[thread].index;
+  blockIdx = blocks_[threads_[thread].block].index;
+}
+
+// Goes on with some thread that can; back to run_cluster where there is none.
 void Machine::next() {
   Thread& from = threads_[current_];
   Fiber* to = &main_;
   if (ready_.empty() && parked_ > 0) {
     show();
     parked_ = 0;
-    for (std::uint32_t i = 0; i < n_threads_; ++i) {
+    for (std::uint32_t i = 0; i < all_threads_; ++i) {
       if (threads_[i].state == State::in_grid_wait) make_ready(i);
     }
   }
@@ -131,9 +150,8 @@ void Machine::next() {
       ready_.pop_back();
       return;
     }
-    current_ = ready_.back();
+    enter(ready_.back());
     ready_.pop_back();
-    threadIdx = threads_[current_].index;
     to = &threads_[current_].fiber;
   }
   if (from.state == State::returned) Fiber::leave_for(*to);
@@ -203,20 +221,41 @@ unsigned Machine::barrier(bool predicate, const Place& place) {
   Thread& t = self();
   t.state = State::in_barrier;
   t.place = place;
-  predicates_ += predicate ? 1 : 0;
-  if (++waiting_ == n_threads_) {
-    waiting_ = 0;
-    last_predicates_ = predicates_;
-    predicates_ = 0;
-    for (std::uint32_t i = 0; i < n_threads_; ++i) make_ready(i);
+  const std::uint32_t block = t.block;
+  Block& b = blocks_[block];
+  b.predicates += predicate ? 1 : 0;
+  if (++b.waiting == n_threads_) {
+    b.waiting = 0;
+    b.last_predicates = b.predicates;
+    b.predicates = 0;
+    for (std::uint32_t i = 0; i < n_threads_; ++i) make_ready(block * n_threads_ + i);
   }
   next();
-  return last_predicates_;  // nobody passes the next barrier before everybody read it
+  return b.last_predicates;  // nobody passes the next barrier before everybody read it
+}
+
+void Machine::cluster_barrier(const Place& place) {
+  Thread& t = self();
+  t.state = State::in_barrier;
+  t.place = place;
+  if (++cluster_waiting_ == all_threads_) {
+    cluster_waiting_ = 0;
+    for (std::uint32_t i = 0; i < all_threads_; ++i) make_ready(i);
+  }
+  next();
+}
+
+std::byte* Machine::shared_of(std::uint32_t rank) {
+  if (rank >= blocks_.size()) {
+    fault("shared memory of block %u of a cluster of %zu", rank, blocks_.size());
+  }
+  return blocks_[rank].shared;
 }
 
 void Machine::meet(std::uint32_t mask, const void* in, void* out, Meet call, const Place& place) {
   Thread& t = self();
-  const std::uint32_t lane = current_ % 32, first = current_ - lane;
+  const std::uint32_t lane = current_ % n_threads_ % 32, first = current_ - lane;
+  const std::uint32_t end = (t.block + 1) * n_threads_;
   if ((mask >> lane & 1) == 0)
     fault("%s: lane %u is not in its own mask 0x%08x", place.what, lane, mask);
   t.state = State::in_warp;
@@ -228,7 +267,7 @@ void Machine::meet(std::uint32_t mask, const void* in, void* out, Meet call, con
   Lanes lanes;
   bool complete = true;
   for (std::uint32_t i = 0; i < 32 && complete; ++i) {
-    if ((mask >> i & 1) == 0 || first + i >= n_threads_) continue;
+    if ((mask >> i & 1) == 0 || first + i >= end) continue;
     const Thread& other = threads_[first + i];
     complete = other.state == State::in_warp && other.mask == mask && other.meet == call;
     lanes.mask |= 1u << i;
@@ -257,7 +296,7 @@ void Machine::stop(const std::string& why) {
 // Where the threads are that will never meet.
 std::string Machine::stuck() const {
   std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> places;  // count, first thread
-  for (std::uint32_t i = 0; i < n_threads_; ++i) {
+  for (std::uint32_t i = 0; i < all_threads_; ++i) {
     const Thread& t = threads_[i];
     char text[160] = "returned";
     if (t.state == State::in_barrier) {
@@ -279,25 +318,28 @@ std::string Machine::stuck() const {
   return text;
 }
 
-void Machine::run_block() {
+void Machine::run_cluster() {
   ready_.clear();
-  waiting_ = predicates_ = returned_ = parked_ = 0;
+  cluster_waiting_ = returned_ = parked_ = 0;
   waited_ = false;
-  for (std::uint32_t i = 0; i < n_threads_; ++i) {
+  for (Block& b : blocks_) b.waiting = b.predicates = 0;
+  for (std::uint32_t i = 0; i < all_threads_; ++i) {
     Thread& t = threads_[i];
     t.fiber.reset(stacks_ + i * stride_, stack_bytes, entry);
-    t.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+    const std::uint32_t in_block = i % n_threads_;
+    t.block = i / n_threads_;
+    t.index = {in_block % blockDim.x, in_block / blockDim.x % blockDim.y,
+               in_block / blockDim.x / blockDim.y};
     t.copies.clear();
     t.copy_group = 0;
     make_ready(i);
   }
   std::swap(ready_[random() % ready_.size()], ready_.back());
-  current_ = ready_.back();
+  enter(ready_.back());
   ready_.pop_back();
-  threadIdx = threads_[current_].index;
   Fiber::switch_to(main_, threads_[current_].fiber);
   if (!failure_.empty()) return;
-  if (returned_ != n_threads_) {
+  if (returned_ != all_threads_) {
     failure_ = stuck();
   } else if (launch_->waits_first && !waited_) {
     failure_ = where() + ": no thread waited for the kernels before it";
@@ -312,44 +354,55 @@ Failure Machine::run(KernelFn kernel, const CudaArgs& args, const KernelLaunch& 
   main_ = Fiber();
   const std::uint64_t threads = std::uint64_t{launch.group[0]} * launch.group[1] * launch.group[2];
   const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
-  if (threads == 0 || threads > max_threads || blocks == 0) {
+  const std::uint32_t cluster = std::max(launch.cluster, 1u);
+  if (threads == 0 || threads > max_threads || blocks == 0 || launch.grid[1] % cluster != 0 ||
+      threads * cluster > max_cluster_threads) {
     return std::string(launch.name) + ": " + std::to_string(blocks) + " blocks of " +
-           std::to_string(threads) + " threads cannot be launched";
+           std::to_string(threads) + " threads, " + std::to_string(cluster) +
+           " in a cluster, cannot be launched";
   }
   if (!stacks_) {
-    stacks_ = map_stacks(max_threads, stack_bytes);
+    stacks_ = map_stacks(max_cluster_threads, stack_bytes);
     stride_ = stack_bytes + static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     if (!stacks_) return "no memory for the stacks of a block";
-    ready_.reserve(max_threads);
+    ready_.reserve(max_cluster_threads);
   }
   n_threads_ = static_cast<std::uint32_t>(threads);
+  all_threads_ = n_threads_ * cluster;
   blockDim = dim3(launch.group[0], launch.group[1], launch.group[2]);
   gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
   random_ = launch.seed;
   // Exactly as many bytes as asked for, so that a sanitizer sees what is beyond.
   const std::align_val_t alignment{128};
-  shared_ = static_cast<std::byte*>(
-      ::operator new(std::max<std::size_t>(launch.shared_bytes, 1), alignment));
-  // A step that is coprime to the number of blocks visits each once.
-  std::uint64_t step = random() % blocks | 1;
+  blocks_.assign(cluster, Block());
+  for (Block& b : blocks_) {
+    b.shared = static_cast<std::byte*>(
+        ::operator new(std::max<std::size_t>(launch.shared_bytes, 1), alignment));
+  }
+  // A step that is coprime to the number of clusters visits each once.
+  const std::uint64_t clusters = blocks / cluster;
+  std::uint64_t step = random() % clusters | 1;
   const auto gcd = [](std::uint64_t a, std::uint64_t b) {
     while (b != 0) a = std::exchange(b, a % b);
     return a;
   };
-  while (gcd(step, blocks) != 1) step += 2;
-  std::uint64_t block = random() % blocks;
-  for (std::uint64_t i = 0; i < blocks && failure_.empty(); ++i) {
-    block = (block + step) % blocks;
-    blockIdx = {static_cast<unsigned>(block % gridDim.x),
-                static_cast<unsigned>(block / gridDim.x % gridDim.y),
-                static_cast<unsigned>(block / gridDim.x / gridDim.y)};
-    std::memset(shared_, static_cast<int>(poison), launch.shared_bytes);
+  while (gcd(step, clusters) != 1) step += 2;
+  std::uint64_t at = random() % clusters;
+  for (std::uint64_t i = 0; i < clusters && failure_.empty(); ++i) {
+    at = (at + step) % clusters;
+    const std::uint64_t rows = gridDim.y / cluster;
+    for (std::uint32_t rank = 0; rank < cluster; ++rank) {
+      blocks_[rank].index = {static_cast<unsigned>(at % gridDim.x),
+                             static_cast<unsigned>(at / gridDim.x % rows * cluster + rank),
+                             static_cast<unsigned>(at / gridDim.x / rows)};
+      std::memset(blocks_[rank].shared, static_cast<int>(poison), launch.shared_bytes);
+    }
     if (i == 0 && launch.waits_first) hide();
-    run_block();
+    run_cluster();
     show();
   }
-  ::operator delete(shared_, alignment);
-  shared_ = nullptr;
+  for (const Block& b : blocks_) ::operator delete(b.shared, alignment);
+  blocks_.clear();
   return failure_;
 }
 
@@ -400,6 +453,9 @@ void async_wait(std::uint32_t groups_left) {
 }
 
 std::byte* dynamic_shared() { return machine.shared(); }
+std::byte* cluster_shared(std::uint32_t rank) { return machine.shared_of(rank); }
+std::uint32_t cluster_rank() { return machine.rank(); }
+void cluster_barrier(const Place& place) { machine.cluster_barrier(place); }
 void grid_wait() { machine.wait_for_grid(); }
 
 }  // namespace onepass::emu

@@ -1,6 +1,6 @@
-// Runs CUDA kernels on the host, one block after another, for tests. Each thread of a block is a
-// fiber; threads switch where they meet (barriers, warp collectives) and otherwise run in a random
-// order, so that a missing barrier gives other numbers.
+// Runs CUDA kernels on the host, one cluster of blocks after another, for tests. Each thread of a
+// block is a fiber; threads switch where they meet (barriers, warp collectives) and otherwise run
+// in a random order, so that a missing barrier gives other numbers.
 //
 //   Failure f = run_kernel(add_f32, args, {.grid = {8, 1, 1}, .group = {256, 1, 1}});
 //   if (!f.empty()) ...        // "add_f32, block 3: thread 7 waits at __syncthreads (line 12) ..."
@@ -27,6 +27,7 @@ struct KernelLaunch {
   const char* name = "";
   std::array<std::uint32_t, 3> grid{1, 1, 1}, group{1, 1, 1};
   std::uint32_t shared_bytes = 0;
+  std::uint32_t cluster = 1;      // blocks along y that run together
   std::uint64_t seed = 0;         // of the order of blocks and threads
   bool waits_first = false;       // a block must wait for the kernels before this one
   std::uint32_t reads_early = 0;  // views (bits) that may be read before the wait
@@ -73,6 +74,9 @@ void async_commit();
 void async_wait(std::uint32_t groups_left);
 
 std::byte* dynamic_shared();
-void grid_wait();  // for the kernels before this one
+std::byte* cluster_shared(std::uint32_t rank);  // dynamic_shared() of another block
+std::uint32_t cluster_rank();
+void cluster_barrier(const Place& place);  // all threads of the cluster
+void grid_wait();                          // for the kernels before this one
 
 }  // namespace onepass::emu

@@ -12,6 +12,16 @@ inline unsigned char* dynamic_shared() {
   return reinterpret_cast<unsigned char*>(emu::dynamic_shared());
 }
 
+inline std::uint32_t cluster_rank() { return emu::cluster_rank(); }
+inline void cluster_barrier(int line = __builtin_LINE()) {
+  emu::cluster_barrier({"cluster_barrier", line});
+}
+template <class T>
+const T* cluster_peer(const T* own, std::uint32_t rank) {
+  const auto at = reinterpret_cast<const std::byte*>(own) - emu::dynamic_shared();
+  return reinterpret_cast<const T*>(emu::cluster_shared(rank) + at);
+}
+
 inline uint4 load_weights_16(const void* p) { return load(static_cast<const uint4*>(p)); }
 inline uint2 load_weights_8(const void* p) { return load(static_cast<const uint2*>(p)); }
 inline std::uint32_t load_weights_4(const void* p) {
