@@ -90,7 +90,9 @@ void run_case(const Case& c, const Target& base, const std::vector<Target>& targ
   FamilyCount& family = tally.families[c.family];
   ++family.cases;
   const Prepared p = c.prepare({});
-  const auto mode = static_cast<unsigned>(c.fused != 0 ? 1 + hash(c.name) % 2 : hash(c.name) % 3);
+  const auto mode = static_cast<unsigned>(c.close        ? 2
+                                          : c.fused != 0 ? 1 + hash(c.name) % 2
+                                                         : hash(c.name) % 3);
   const auto worst = [&](const Target& t, double ratio) {
     const std::string device = t.name().substr(0, t.name().find('/'));
     double& w = tally.worst[label(info(c.op).name, " ", name(c.format), " ", device)];
