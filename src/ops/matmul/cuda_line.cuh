@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned ch
                                                typename F::Slot (&slots)[U][R], float (&acc)[R],
                                                const L& next, bool more) {
   // x of several pieces at a time, so that the first reads of it wait together.
-  constexpr int room = R * U <= 4 ? F::x_batch : F::x_batch / R;
+  constexpr int room = Staged ? 1 : R * U <= 4 ? F::x_batch : F::x_batch / R;
   constexpr int batch = room < 1 ? 1 : room < U ? room : U;
   static_assert(U % batch == 0);
   for (std::uint32_t begin = first; begin < pieces; begin += U * Stride) {

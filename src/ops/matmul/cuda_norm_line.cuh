@@ -188,18 +188,20 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
 
 }  // namespace onepass::ops
 
-#define OP_MATMUL_NORM(format, Form, name, kernel, R, U, Kept, threads) \
+// At most 64 registers: formats whose pieces need many have fewer pieces and norm weights on their
+// way.
+#define OP_MATMUL_NORM(format, Form, name, kernel, R, U, threads)       \
   extern "C" __global__ void __launch_bounds__(threads, 1024 / threads) \
       matmul_##format##_##name(const __grid_constant__ CudaArgs args) { \
-    kernel<Form, R, U, Kept>(args);                                     \
+    kernel<Form, R, U, threads == 512 ? Form::norm_ahead : 1>(args);    \
   }
-#define OP_MATMUL_NORMS(format, Form)                                                        \
-  namespace onepass::ops {                                                                   \
-  OP_MATMUL_NORM(format, Form, norm_1, norm_line, 1, 4, 2, 512)                              \
-  OP_MATMUL_NORM(format, Form, norm_2, norm_line, 2, 2, 2, 512)                              \
-  OP_MATMUL_NORM(format, Form, norm_4, norm_line, 4, Form::piece == 32 ? 1 : 2, 2, 512)      \
-  OP_MATMUL_NORM(format, Form, norm_gate_1, norm_gate, 2, 2, 1, 1024)                        \
-  OP_MATMUL_NORM(format, Form, norm_gate_2, norm_gate, 4, Form::piece == 32 ? 1 : 2, 2, 512) \
+#define OP_MATMUL_NORMS(format, Form)                                                       \
+  namespace onepass::ops {                                                                  \
+  OP_MATMUL_NORM(format, Form, norm_1, norm_line, 1, Form::x_batch == 1 ? 2 : 4, 512)       \
+  OP_MATMUL_NORM(format, Form, norm_2, norm_line, 2, Form::x_batch == 1 ? 1 : 2, 512)       \
+  OP_MATMUL_NORM(format, Form, norm_4, norm_line, 4, 1, 512)                                \
+  OP_MATMUL_NORM(format, Form, norm_gate_1, norm_gate, 2, Form::x_batch == 1 ? 1 : 2, 1024) \
+  OP_MATMUL_NORM(format, Form, norm_gate_2, norm_gate, 4, 1, 512)                           \
   }
 
 #endif  // ONEPASS_OPS_MATMUL_CUDA_NORM_LINE_CUH_

@@ -282,16 +282,18 @@ bool launch_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
 // so there are no more of them than needed, and no fewer threads than have 8 values each.
 void launch_norm_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
   const std::uint64_t units = std::max(device.compute_units, 1u);
+  // Pieces of weights with further bits leave no registers for four rows of them.
+  const bool two_rows = kernels_of(d.format).high != 0;
   std::uint64_t blocks = 0, warps = 0;
   if (s.is_glu()) {
     const std::uint64_t work = divide_up(s.n[0], 32);
-    launch.variant = work <= units ? variant_norm_gate_1 : variant_norm_gate_2;
-    blocks = std::min(work, 2 * units);
+    launch.variant = work <= units || two_rows ? variant_norm_gate_1 : variant_norm_gate_2;
     warps = 32 / matmul_line_rows(launch.variant);
+    blocks = std::min(work, units * 32 / warps);
   } else {
     switch (line_of(device, s.groups(1), s.k / kernels_of(d.format).piece)) {
       case variant_line_4:
-        launch.variant = variant_norm_4;
+        launch.variant = two_rows ? variant_norm_2 : variant_norm_4;
         break;
       case variant_line_2:
       case variant_line_2_deep:
