@@ -79,7 +79,7 @@ struct Case {
   // quantize x where the kernel wants that. Direct, the separate ones must give the same bits.
   std::uint32_t fused = 0;
   std::function<Prepared(std::optional<std::uint32_t> row)> prepare;
-  bool close = false;  // fused only where other roundings are allowed: as a plan
+  bool close = false;  // fused by a row that is not exact, so in plans only
 };
 
 enum class Set { ci, full };

@@ -214,6 +214,109 @@ Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t va
   return Case{"fused", text, op, DType::f32, rows, 1, prepare};
 }
 
+struct NormMatmul {
+  Form form;  // add: one product; two; three: with a bias for the second; silu_q
+  DType format;
+  std::uint32_t n, k;
+  std::size_t variant;
+};
+
+// The expectation is for what the kernel computes: x times the norm's weight quantized, the norm's
+// factor times the products.
+Case norm_matmul_case(const NormMatmul& c) {
+  const Op op = c.form == Form::silu_q ? Op::norm_matmul_glu_q
+                : c.form == Form::add  ? Op::norm_matmul
+                                       : Op::norm_matmul_3;
+  const std::string text = label(info(op).name, " ", name(c.format), " ",
+                                 c.form == Form::add ? "one" : form_names[static_cast<int>(c.form)],
+                                 " n", c.n, " k", c.k, " view+", 16 * c.variant);
+  const auto prepare = [=](std::optional<std::uint32_t>) {
+    Random random(text);
+    const bool glu = c.form == Form::silu_q;
+    const std::size_t n_weights = c.form == Form::add ? 1 : c.form == Form::three ? 3 : 2;
+    const auto at = [&](std::size_t i) { return 16 * ((c.variant * (i + 1)) % 5); };
+    const Stored x = random_values(random, DType::f32, c.k, 2.0);
+    const Stored w = random_values(random, DType::f32, c.k, 1.0);
+    const Stored bias = random_values(random, DType::f32, c.n + 5, 1.0);
+    Prepared p;
+    p.add(input(DType::f32, {1, c.k}, x.bytes, at(0)));
+    p.add(input(DType::f32, {c.k}, w.bytes, at(1)));
+    p.add(input(DType::f32, {c.n + 5}, c.form == Form::three ? bias.bytes : Bytes{},
+                odd_offset(DType::f32, c.variant)));
+    p.add(glu ? output(DType::q8a, {1, c.n}, 8)
+              : output(DType::f32, {1, c.n}, odd_offset(DType::f32, c.variant)));
+    std::vector<Weights> weights;
+    for (std::size_t i = 0; i < n_weights; ++i) {
+      const std::uint32_t n = glu ? c.n : c.n + 5 * static_cast<std::uint32_t>(i);
+      weights.push_back(any_weights(random, c.format, 1, n, c.k));
+      p.add(input(c.format, {n, c.k}, weights.back().bytes, at(2 + i)));
+      if (!glu && i > 0) p.add(output(DType::f32, {1, n}, odd_offset(DType::f32, c.variant + i)));
+    }
+    p.encode = [=](GraphSession& s, Tensors t) {
+      const auto scratch = [&](const Tensor& like) { return s.scratch(DType::f32, like.shape); };
+      const Tensor normed = scratch(t[0]);
+      const auto product = [&](const Tensor& weight, const Tensor& out) {
+        ops::matmul(s, {.x = normed, .weight = weight, .out = out});
+      };
+      ops::rms_norm(s, {.x = t[0], .weight = t[1], .out = normed});
+      if (glu) {
+        const Tensor gate = scratch(t[3]), up = scratch(t[3]), gated = scratch(t[3]);
+        product(t[4], gate);
+        product(t[5], up);
+        ops::silu_mul(s, {.a = gate, .b = up, .out = gated});
+        ops::quantize(s, {.x = gated, .out = t[3]});
+        return;
+      }
+      product(t[4], t[3]);
+      if (c.form == Form::two) product(t[5], t[6]);
+      if (c.form != Form::three) return;
+      product(t[7], t[8]);
+      const Tensor y = scratch(t[6]);
+      product(t[5], y);
+      ops::add(s, {.a = y, .b = t[2], .out = t[6]});
+    };
+    p.expect = [=](bool) {
+      Doubles scaled(c.k);
+      double squares = 0;
+      for (std::size_t i = 0; i < c.k; ++i) {
+        scaled[i] = x.values[i] * w.values[i];
+        squares += x.values[i] * x.values[i];
+      }
+      const double factor = 1 / std::sqrt(squares / c.k + static_cast<double>(1e-5f));
+      const Quantized q = quantize_activations(store(DType::f32, scaled).values);
+      std::vector<Expect> list;
+      for (std::size_t i = 0; i < n_weights; ++i) {
+        const std::size_t n = weights[i].values.size() / c.k;
+        Product r = matmul(q.values, nullptr, weights[i].values, weights[i].magnitudes, 1, n, c.k);
+        Expect e{.operand = i == 0 ? 3 : 4 + 2 * i, .want = r.want, .bound = r.magnitude};
+        for (std::size_t j = 0; j < n; ++j) {
+          e.want[j] *= factor;
+          // Of the products' sum, of the factor, whose root halves its error, and of both together.
+          e.bound[j] = 1.01 * factor * (e.bound[j] * (1.5 * sum_error(c.k) + 4 * u)) + 0x1p-126;
+          if (c.form == Form::three && i == 1) {
+            e.want[j] += bias.values[j];
+            e.bound[j] += u * std::abs(e.want[j]) * 1.01;
+          }
+        }
+        list.push_back(std::move(e));
+      }
+      if (!glu) return list;
+      Expect& e = list[0];
+      for (std::size_t i = 0; i < e.want.size(); ++i) {
+        const Activation a = activate(c.form, e.want[i], e.bound[i]);
+        const double up = list[1].want[i], error = list[1].bound[i];
+        e.want[i] = a.y * up;
+        e.bound[i] =
+            a.error * (std::abs(up) + error) + std::abs(a.y) * error + u * std::abs(e.want[i]);
+      }
+      e.bound = q8a_error(e.want, e.bound);
+      return std::vector{e};
+    };
+    return p;
+  };
+  return Case{"fused", text, op, c.format, 1, 1, prepare, true};
+}
+
 struct RopeStoreCase {
   DType k_type = DType::f32, v_type = DType::f32;
   std::uint32_t rows = 1, n_rows = 1, heads = 2, kv_heads = 1, head_dim = 32;
@@ -374,6 +477,21 @@ void add_fused(Set set, std::vector<Case>& cases) {
   draw(cases, "norm q", 40 * times, [](Random& r, std::size_t i) {
     return norm_q_case(i % 2 == 0, r.pick<std::uint32_t>({1, 2, 7, 33}),
                        r.pick<std::uint32_t>({32, 64, 96, 256, 1024}), r.below(5));
+  });
+  std::vector<DType> split;
+  for (const DType format : formats) {
+    if (std::string_view(name(format)).ends_with("_s16")) split.push_back(format);
+  }
+  draw(cases, "norm matmul", 12 * split.size() * times, [&](Random& r, std::size_t i) {
+    constexpr Form of[] = {Form::add, Form::two, Form::three, Form::silu_q};
+    NormMatmul c{};
+    c.form = of[i % 4];
+    c.format = split[i / 4 % split.size()];
+    c.n = c.form == Form::silu_q ? 32 * r.pick<std::uint32_t>({1, 2, 3, 5})
+                                 : r.pick<std::uint32_t>({1, 17, 33, 64, 301});
+    c.k = info(c.format).block_elements * r.pick<std::uint32_t>({1, 2, 5, 18});
+    c.variant = r.below(5);
+    return norm_matmul_case(c);
   });
   draw(cases, "rope store", 60 * times, [](Random& r, std::size_t i) {
     static const std::vector<DType> types{DType::f32, DType::f16, DType::q8_0};

@@ -1,6 +1,8 @@
 // Launch arithmetic of the CUDA kernels; no device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "onepass/device.h"
@@ -52,6 +54,26 @@ Dispatch make(Op op, DType format, std::uint32_t m, std::uint32_t n, std::uint32
     default:
       bind(out);
       d.set_params(MatmulParams{m, n, k});
+  }
+  return d;
+}
+
+// One normed row.
+Dispatch make_normed(Op op, DType format, std::uint32_t n, std::uint32_t k) {
+  const Op plain = op == Op::norm_matmul_3       ? Op::matmul_3
+                   : op == Op::norm_matmul_glu_q ? Op::matmul_glu_q
+                                                 : Op::matmul;
+  const Dispatch product = make(plain, format, 1, n, k);
+  Dispatch d = make_dispatch(op, format);
+  d.bind(View{{1, 1}, 0, std::uint64_t{4} * k});
+  for (std::size_t i = 1; i < product.n_views; ++i) d.bind(product.views[i]);
+  d.bind(View{{1, 1}, 0, std::uint64_t{4} * k});
+  if (op == Op::norm_matmul_3) {
+    d.set_params(NormMatmul3Params{1, k, n, n, n, 0.5f});
+  } else if (op == Op::norm_matmul_glu_q) {
+    d.set_params(NormMatmulGluParams{1, n, k, 0, 0.5f});
+  } else {
+    d.set_params(NormMatmulParams{1, n, k, 0.5f});
   }
   return d;
 }
@@ -219,6 +241,65 @@ TEST(MatmulCuda, ManyRowsUseTheTensorCores) {
   odd = make(Op::matmul, DType::f16, 16, 4096, 4096);
   odd.views[0].offset = 8;
   EXPECT_EQ(launch_of(odd).variant, variant_rows);
+}
+
+TEST(MatmulCuda, NormedRowsKeepToTwoLargeBlocksPerProcessor) {
+  for (const DType format : {DType::q4_0_s16, DType::q8_0_s16, DType::q6_k_s16}) {
+    for (const Op op : {Op::norm_matmul, Op::norm_matmul_3, Op::norm_matmul_glu_q}) {
+      for (const auto [n, k] : sizes) {
+        if (k > norm_matmul_max_k) continue;
+        const Launch l = launch_of(make_normed(op, format, n, k));
+        const std::string text = std::string(name(format)) + " " + info(op).name + " " +
+                                 std::to_string(n) + " x " + std::to_string(k);
+        const bool gate = op == Op::norm_matmul_glu_q;
+        EXPECT_EQ(l.variant >= variant_norm_gate_1, gate) << text;
+        EXPECT_GE(l.variant, variant_norm_1) << text;
+        const std::uint64_t outputs = matmul_line_rows(l.variant), warps = l.group[0] / 32;
+        const std::uint64_t sets =
+            gate ? n / 32 : (n + outputs - 1) / outputs * (op == Op::norm_matmul_3 ? 3 : 1);
+        EXPECT_LE(l.grid[0], sets) << text;
+        EXPECT_LE(std::uint64_t{l.grid[0]} * l.group[0], 132u * 1024u) << text;
+        EXPECT_LE(l.group[0], l.variant == variant_norm_gate_1 ? 1024u : 512u) << text;
+        EXPECT_EQ(l.group[0] % 32, 0u) << text;
+        if (gate) {
+          EXPECT_EQ(warps * outputs, 32u) << text;
+        }
+        // No processor without work while others have a second set.
+        EXPECT_GE(l.grid[0], std::min<std::uint64_t>(sets, 132)) << text;
+        EXPECT_EQ(l.shared_bytes, matmul_x_bytes(true, k)) << text;
+        EXPECT_EQ(value(l, matmul_eps), std::bit_cast<std::uint32_t>(0.5f)) << text;
+      }
+    }
+  }
+  EXPECT_EQ(launch_of(make_normed(Op::norm_matmul_3, DType::q8_0_s16, 320, 576)).variant,
+            variant_norm_1);
+  EXPECT_EQ(launch_of(make_normed(Op::norm_matmul, DType::q8_0_s16, 49152, 576)).variant,
+            variant_norm_4);
+  EXPECT_EQ(launch_of(make_normed(Op::norm_matmul, DType::q4_0_s16, 128256, 4096)).variant,
+            variant_norm_2);
+}
+
+TEST(MatmulCuda, NormedRowsThatTheKernelsCannotReadAreRefused) {
+  const Dispatch good = make_normed(Op::norm_matmul_3, DType::q4_0_s16, 64, 64);
+  Launch launch;
+  ASSERT_TRUE(launch_matmul_cuda(h200(), good, launch));
+  for (const std::size_t view : {0u, 1u, 2u, 3u, 10u}) {
+    Dispatch d = good;
+    d.views[view].offset = 8;
+    const Status status = launch_matmul_cuda(h200(), d, launch);
+    ASSERT_FALSE(status) << view;
+    EXPECT_EQ(status.error().code, ErrorCode::unsupported) << view;
+    d = good;
+    d.views[view].bytes -= 1;
+    EXPECT_FALSE(launch_matmul_cuda(h200(), d, launch)) << view;
+  }
+  Dispatch two = good;
+  two.set_params(NormMatmul3Params{2, 64, 32, 32, 32, 0.5f});
+  EXPECT_FALSE(launch_matmul_cuda(h200(), two, launch));
+  EXPECT_FALSE(launch_matmul_cuda(
+      h200(), make_normed(Op::norm_matmul, DType::q4_0_s16, 32, norm_matmul_max_k + 32), launch));
+  EXPECT_FALSE(
+      launch_matmul_cuda(h200(), make_normed(Op::norm_matmul, DType::f16, 32, 64), launch));
 }
 
 TEST(MatmulCuda, ExpertsAreChosenPairByPair) {

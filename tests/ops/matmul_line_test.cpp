@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -17,9 +19,10 @@
 namespace onepass::ops {
 namespace {
 
-constexpr const char* names[] = {"line_1",      "line_2",      "line_2_deep",
-                                 "line_4",      "line_1_by_2", "line_2_by_2",
-                                 "line_2_by_4", "gate_1",      "gate_2"};
+constexpr const char* names[] = {
+    "line_1", "line_2", "line_2_deep", "line_4", "line_1_by_2", "line_2_by_4", "gate_1",
+    "gate_2", "norm_1", "norm_2",      "norm_4", "norm_gate_1", "norm_gate_2"};
+constexpr float eps = 1e-5f;
 
 struct Aligned {
   alignas(16) std::uint8_t bytes[16];
@@ -44,6 +47,33 @@ class Case {
       }
       std::memcpy(data(x_) + k + 8 * b, &d, 4);
       std::memcpy(data(x_) + k + 8 * b + 4, sums, 4);
+    }
+  }
+
+  // x and the weight of a norm, and what their product is as q8a, times the norm's factor. A block
+  // of x is zero.
+  void use_norm() {
+    x_ = Bytes(k_ / 4);
+    norm_ = Bytes(k_ / 4);
+    values_.clear();
+    auto* x = reinterpret_cast<float*>(data(x_));
+    auto* w = reinterpret_cast<float*>(data(norm_));
+    double squares = 0;
+    for (std::uint32_t i = 0; i < k_; ++i) {
+      x[i] =
+          i / 32 == 1 ? 0.0f : static_cast<float>(static_cast<int>(random_() % 2001) - 1000) / 64;
+      w[i] = static_cast<float>(random_() % 1000) / 500;
+      squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    }
+    const double factor = 1 / std::sqrt(squares / k_ + static_cast<double>(eps));
+    for (std::uint32_t b = 0; b < k_; b += 32) {
+      float top = 0.0f;
+      for (std::uint32_t i = b; i < b + 32; ++i) top = std::max(top, std::fabs(x[i] * w[i]));
+      const float d = top / 127.0f, inverse = d > 0.0f ? 1.0f / d : 0.0f;
+      for (std::uint32_t i = b; i < b + 32; ++i) {
+        const float q = std::nearbyint(std::clamp(x[i] * w[i] * inverse, -127.0f, 127.0f));
+        values_.push_back(static_cast<double>(d) * static_cast<double>(q) * factor);
+      }
     }
   }
 
@@ -103,6 +133,61 @@ class Case {
     }
   }
 
+  void check_norm(std::uint32_t variant, std::uint32_t blocks, std::uint32_t threads,
+                  std::uint32_t n0, std::uint32_t n1) {
+    const std::uint32_t n[2] = {n0, n1};
+    Bytes w[2] = {weights(n0), weights(n1)};
+    std::vector<float> out[2], bias(n1);
+    for (float& b : bias) b = static_cast<float>(random_() % 100);
+    CudaArgs args{};
+    bind(args, 0, data(x_), x_.size() * 16);
+    for (int p = 0; p < 2; ++p) {
+      out[p].assign(n[p] + 4, -7.0f);
+      bind(args, 1 + p, data(w[p]), w[p].size() * 16);
+      bind(args, 7 + p, out[p].data(), n[p] * 4);
+    }
+    bind(args, 5, bias.data(), n1 * 4);
+    bind(args, 10, data(norm_), norm_.size() * 16);
+    const NormMatmul3Params params{1, k_, n0, n1, 0, eps};
+    std::memcpy(args.params, &params, sizeof params);
+    run(args, variant, form_three, n0, blocks, threads, 6 | 1 << 10, 11);
+    for (int p = 0; p < 2; ++p) {
+      for (std::uint32_t i = 0; i < n[p]; ++i) {
+        double size = 0;
+        const double wanted = product(w[p], i, size) + static_cast<double>(p == 1 ? bias[i] : 0.0f);
+        ASSERT_NEAR(out[p][i], wanted, 2e-6 * (size + 100))
+            << text_ << " part " << p << " row " << i;
+      }
+      for (std::uint32_t i = n[p]; i < out[p].size(); ++i) EXPECT_EQ(out[p][i], -7.0f) << text_;
+    }
+  }
+
+  // Several rounds of 32 columns; the output is q8a.
+  void check_norm_gate(std::uint32_t variant, std::uint32_t blocks, std::uint32_t n) {
+    Bytes w[2] = {weights(n), weights(n)}, out(n / 32 * 40 / 8 + 2);
+    for (Aligned& a : out) std::fill(std::begin(a.bytes), std::end(a.bytes), 0xee);
+    CudaArgs args{};
+    bind(args, 0, data(x_), x_.size() * 16);
+    bind(args, 1, data(w[0]), w[0].size() * 16);
+    bind(args, 2, data(w[1]), w[1].size() * 16);
+    bind(args, 3, data(out), n / 32 * 40);
+    bind(args, 4, data(norm_), norm_.size() * 16);
+    const NormMatmulGluParams params{1, n, k_, 0, eps};
+    std::memcpy(args.params, &params, sizeof params);
+    run(args, variant, form_glu_q, n, blocks, 1024 / matmul_line_rows(variant), 6 | 1 << 4, 5);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      double size = 0, other = 0;
+      const double gate = product(w[0], i, size), up = product(w[1], i, other);
+      const double wanted = gate / (1 + std::exp(-gate)) * up;
+      float d;
+      std::memcpy(&d, data(out) + n + i / 32 * 8, 4);
+      const double got = static_cast<double>(d) * static_cast<std::int8_t>(data(out)[i]);
+      ASSERT_NEAR(got, wanted, 0.501 * static_cast<double>(d) + 2e-6 * (size + 1) * (other + 1))
+          << text_ << " column " << i;
+    }
+    EXPECT_EQ(data(out)[n / 32 * 40], 0xee) << text_;
+  }
+
   void check_gate(std::uint32_t variant, std::uint32_t threads, std::uint32_t n) {
     Bytes w[2] = {weights(n), weights(n)};
     std::vector<float> out(n + 4, -7.0f);
@@ -137,24 +222,27 @@ class Case {
     args.values[matmul_m] = 1;
     args.values[matmul_n] = n;
     args.values[matmul_k] = k_;
+    args.values[matmul_eps] = std::bit_cast<std::uint32_t>(eps);
     const std::string symbol = "matmul_" + format_ + "_" + names[variant - variant_line_1];
     text_ = symbol + " k " + std::to_string(k_) + " threads " + std::to_string(threads);
     const auto kernel = reinterpret_cast<emu::KernelFn>(dlsym(RTLD_DEFAULT, symbol.c_str()));
     ASSERT_NE(kernel, nullptr) << symbol;
-    EXPECT_EQ(emu::run_kernel(kernel, args,
-                              {.name = symbol.c_str(),
-                               .grid = {blocks, 1, 1},
-                               .group = {threads, 1, 1},
-                               .waits_first = true,
-                               .reads_early = reads_early,
-                               .n_views = n_views}),
-              "")
+    EXPECT_EQ(
+        emu::run_kernel(kernel, args,
+                        {.name = symbol.c_str(),
+                         .grid = {blocks, 1, 1},
+                         .group = {threads, 1, 1},
+                         .shared_bytes = variant >= variant_norm_1 ? matmul_x_bytes(true, k_) : 0,
+                         .waits_first = true,
+                         .reads_early = reads_early,
+                         .n_views = n_views}),
+        "")
         << text_;
   }
 
   std::string format_, text_;
   std::uint32_t k_;
-  Bytes x_;
+  Bytes x_, norm_;
   std::vector<double> values_;
   std::minstd_rand random_{5};
 };
@@ -169,6 +257,16 @@ void check_format(const char* format) {
     }
     for (const std::uint32_t v : {variant_gate_1, variant_gate_2}) {
       c.check_gate(v, 256, 37);
+    }
+    c.use_norm();
+    for (std::uint32_t v = variant_norm_1; v <= variant_norm_4; ++v) {
+      c.check_norm(v, 1, 32, 5, 9);     // one warp does it all
+      c.check_norm(v, 3, 192, 37, 19);  // some warps have several sets, some none
+      c.check_norm(v, 2, 512, 5, 18);
+    }
+    for (const std::uint32_t v : {variant_norm_gate_1, variant_norm_gate_2}) {
+      c.check_norm_gate(v, 1, 32);
+      c.check_norm_gate(v, 2, 160);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "core/tables.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>

@@ -8,7 +8,7 @@
 
 #include "ops/attention/cuda_keys.cuh"
 #include "ops/attention/launch_cuda.h"
-#include "ops/rope/cuda_turn.cuh"
+#include "ops/shared/cuda_turn.cuh"
 
 namespace onepass::ops {
 

@@ -20,7 +20,7 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
   return r;
 }
 
-// Entry points of one format in the order of MatmulVariant; only packed ones have the last nine.
+// Entry points of one format in the order of MatmulVariant; only packed ones have those of lines.
 #define OP_PLAIN_SYMBOLS(format)                                                            \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any",                     \
@@ -36,10 +36,14 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
       "matmul_" #format "_line_2_deep",        \
       "matmul_" #format "_line_4",             \
       "matmul_" #format "_line_1_by_2",        \
-      "matmul_" #format "_line_2_by_2",        \
       "matmul_" #format "_line_2_by_4",        \
       "matmul_" #format "_gate_1",             \
       "matmul_" #format "_gate_2",             \
+      "matmul_" #format "_norm_1",             \
+      "matmul_" #format "_norm_2",             \
+      "matmul_" #format "_norm_4",             \
+      "matmul_" #format "_norm_gate_1",        \
+      "matmul_" #format "_norm_gate_2",        \
   };
 OP_PLAIN_SYMBOLS(f32)
 OP_PLAIN_SYMBOLS(f16)
@@ -55,7 +59,10 @@ ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
       OP_ROW(matmul_add, format, input, 2), OP_ROW(matmul_bias_add, format, input, 2), \
       OP_ROW(matmul_3, format, input, 14), OP_ROW(matmul_glu, format, input, 6),       \
       OP_ROW(matmul_glu_q, format, input, 6), OP_ROW(matmul_id, format, input, 0)
-#define OP_SPLIT_ROWS(format, Split) OP_ROWS(format, q8a),
+#define OP_SPLIT_ROWS(format, Split)                                  \
+  OP_ROWS(format, q8a), OP_ROW(norm_matmul, format, f32, 2 | 1 << 3), \
+      OP_ROW(norm_matmul_3, format, f32, 14 | 1 << 10),               \
+      OP_ROW(norm_matmul_glu_q, format, f32, 6 | 1 << 4),
 
 #define OP_ANY(op, format) \
   row(Op::op, DType::format, #op "_" #format "_f32", DType::f32, "matmul_" #format "_any", {}, 0)

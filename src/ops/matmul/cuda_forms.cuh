@@ -39,7 +39,8 @@ __device__ __forceinline__ int second_sum(int s) { return s >> 16; }
 struct BlockPieces {
   static constexpr bool quantized = true;
   static constexpr std::uint32_t piece = 32;
-  static constexpr int x_batch = 2;  // pieces of x that leave room for the weights' registers
+  static constexpr int x_batch = 2;     // pieces of x that leave room for the weights' registers
+  static constexpr int norm_ahead = 2;  // the same of four weights of a norm
   using X = XBlock;
   // Where 16 values that start at 16 * chunk go.
   static __device__ __forceinline__ std::uint32_t place(std::uint32_t chunk, std::uint32_t k) {
@@ -63,7 +64,7 @@ struct BlockPieces {
 struct HalfPieces {
   static constexpr bool quantized = true;
   static constexpr std::uint32_t piece = 16;
-  static constexpr int x_batch = 4;
+  static constexpr int x_batch = 4, norm_ahead = 2;
   using X = XHalf;
   static __device__ __forceinline__ std::uint32_t place(std::uint32_t chunk, std::uint32_t) {
     return 16 * chunk;
@@ -189,7 +190,7 @@ template <bool FifthBit>
 struct KForm : SplitForm<BlockPieces, quant::SplitK<FifthBit>> {
   using Split = quant::SplitK<FifthBit>;
   using X = XBlock;
-  static constexpr int ahead = 2, registers = 80, x_batch = FifthBit ? 1 : 2;
+  static constexpr int ahead = 2, registers = 80, x_batch = FifthBit ? 1 : 2, norm_ahead = 1;
   using Row = GroupRow;
   struct Slot {
     uint4 q;
@@ -236,7 +237,7 @@ using Q4_KForm = KForm<false>;
 using Q5_KForm = KForm<true>;
 
 struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
-  static constexpr int ahead = 2, registers = 80, x_batch = 1;
+  static constexpr int ahead = 2, registers = 80, x_batch = 1, norm_ahead = 1;
   using Row = GroupRow;
   struct Slot {
     uint4 q;

@@ -48,6 +48,11 @@ struct Job {
     if (!has_residual()) return nullptr;
     return args.ptr<const float>(has_bias() ? 3 : 2);
   }
+  // Of the ops that norm x.
+  __device__ __forceinline__ const float* norm_weight() const {
+    return args.ptr<const float>(form() == form_three ? 10 : form() == form_glu_q ? 4 : 3);
+  }
+  __device__ __forceinline__ float eps() const { return __uint_as_float(args.values[matmul_eps]); }
   __device__ __forceinline__ void* out(std::uint32_t part) const {
     if (form() == form_three) return args.views[7 + part];
     if (form() == form_affine) return args.views[4];

@@ -28,13 +28,14 @@ struct Lines {
 };
 
 // What this lane has of the products of `lines`; `pieces` of each from `first` on in steps of
-// `Stride`.
-template <class F, int R, int U, int Stride, class L>
+// `Stride`. Staged: x is in shared memory. With `more` the slots then hold the start of `next`.
+template <class F, int R, int U, int Stride, bool Staged, class L>
 __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned char* x,
                                                std::uint32_t first, std::uint32_t pieces,
-                                               typename F::Slot (&slots)[U][R], float (&acc)[R]) {
+                                               typename F::Slot (&slots)[U][R], float (&acc)[R],
+                                               const L& next, bool more) {
   // x of several pieces at a time, so that the first reads of it wait together.
-  constexpr int room = R * U <= 4 ? F::x_batch : F::x_batch / R;
+  constexpr int room = Staged ? 1 : R * U <= 4 ? F::x_batch : F::x_batch / R;
   constexpr int batch = room < 1 ? 1 : room < U ? room : U;
   static_assert(U % batch == 0);
   for (std::uint32_t begin = first; begin < pieces; begin += U * Stride) {
@@ -44,7 +45,8 @@ __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned ch
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         const std::uint32_t p = begin + static_cast<std::uint32_t>(b + i) * Stride;
-        xs[i] = F::read_x(x, p < pieces ? p : begin, lines.k);
+        const std::uint32_t there = p < pieces ? p : begin;
+        xs[i] = Staged ? F::load_x(x, there, lines.k) : F::read_x(x, there, lines.k);
       }
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
@@ -52,7 +54,11 @@ __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned ch
         if (p < pieces) {
 #pragma unroll
           for (int j = 0; j < R; ++j) F::dot(slots[b + i][j], xs[i], acc[j]);
-          if (p + U * Stride < pieces) lines.load(slots[b + i], p + U * Stride);
+          if (p + U * Stride < pieces) {
+            lines.load(slots[b + i], p + U * Stride);
+          } else if (more) {
+            next.load(slots[b + i], first + static_cast<std::uint32_t>(b + i) * Stride);
+          }
         }
       }
     }
@@ -128,8 +134,8 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 
   float acc[R] = {};
-  multiply_lines<F, R, U, static_cast<int>(stride)>(lines, args.ptr<const unsigned char>(0), first,
-                                                    pieces, slots, acc);
+  multiply_lines<F, R, U, static_cast<int>(stride), false>(lines, args.ptr<const unsigned char>(0),
+                                                           first, pieces, slots, acc, lines, false);
   float sum = line_total<R>(acc, lane);
   if constexpr (S > 1) {
     __shared__ float sums[8 * R];
@@ -168,7 +174,8 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   pdl_wait();
 
   float acc[R] = {};
-  multiply_lines<F, R, U, 32>(lines, args.ptr<const unsigned char>(0), lane, pieces, slots, acc);
+  multiply_lines<F, R, U, 32, false>(lines, args.ptr<const unsigned char>(0), lane, pieces, slots,
+                                     acc, lines, false);
   const float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
   const float up = __shfl_xor_sync(0xffffffffu, sum, 16);
   const bool has = lane < 16 && lane % share == 0;
@@ -205,7 +212,6 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   OP_MATMUL_LINE(format, Form, line_2_deep, 2, 1, 4, 3)                    \
   OP_MATMUL_LINE(format, Form, line_4, 4, 1, Form::piece == 32 ? 1 : 2, 4) \
   OP_MATMUL_LINE(format, Form, line_1_by_2, 1, 2, 4, 4)                    \
-  OP_MATMUL_LINE(format, Form, line_2_by_2, 2, 2, 2, 4)                    \
   OP_MATMUL_LINE(format, Form, line_2_by_4, 2, 4, 2, 4)                    \
   OP_MATMUL_GATE(format, Form, gate_1, 2, 2, 1024)                         \
   OP_MATMUL_GATE(format, Form, gate_2, 4, Form::piece == 32 ? 1 : 2, 512)  \

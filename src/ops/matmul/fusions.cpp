@@ -2,7 +2,9 @@
 
 #include "ops/elementwise/params.h"
 #include "ops/launch.h"
+#include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
+#include "ops/norm/params.h"
 #include "ops/quantize/params.h"
 #include "ops/shared/halves.h"
 
@@ -73,6 +75,30 @@ const View* other_operand(const Dispatch& d, const View& known) {
 
 bool has_elements(const ElementwiseParams& p, std::uint64_t rows, std::uint64_t cols) {
   return join(p.n_lo, p.n_hi) == product({rows, cols});
+}
+
+// Whether x of a product of one row is what `norm` stores, and everything is where the fused
+// kernels can read it. weights: views 1 .. of the product.
+bool norm_fits(const Dispatch& norm, const Dispatch& product, std::uint32_t m, std::uint32_t k,
+               std::size_t weights) {
+  const auto p = norm.params_as<RmsNormParams>();
+  const std::uint64_t bytes = matrix_bytes(DType::f32, 1, k);
+  if (norm.format != DType::f32 || p.rows != 1 || m != 1 || p.dim != k || k % 32 != 0 ||
+      k > norm_matmul_max_k || product.views[0] != norm.views[2] || norm.views[0].bytes != bytes ||
+      norm.views[1].bytes != bytes) {
+    return false;
+  }
+  bool aligned = norm.views[0].offset % 16 == 0 && norm.views[1].offset % 16 == 0;
+  for (std::size_t i = 1; i <= weights; ++i) aligned &= product.views[i].offset % 16 == 0;
+  return aligned;
+}
+
+// The views of the product with x instead of norm(x), and the norm's weight.
+void bind_normed(const Dispatch& norm, const Dispatch& product, Dispatch& fused) {
+  fused.format = product.format;
+  fused.bind(norm.views[0]);
+  for (std::size_t i = 1; i < product.n_views; ++i) fused.bind(product.views[i]);
+  fused.bind(norm.views[1]);
 }
 
 }  // namespace
@@ -153,6 +179,32 @@ bool fuse_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& 
   fused.set_params(p);
   for (std::size_t i = 0; i < 3; ++i) fused.bind(first.views[i]);
   fused.bind(second.views[1]);
+  return true;
+}
+
+bool fuse_norm_matmul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  const auto p = second.params_as<MatmulParams>();
+  if (!norm_fits(first, second, p.m, p.k, 1)) return false;
+  fused.set_params(NormMatmulParams{p.m, p.n, p.k, first.params_as<RmsNormParams>().eps});
+  bind_normed(first, second, fused);
+  return true;
+}
+
+bool fuse_norm_matmul_3(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  const auto p = second.params_as<Matmul3Params>();
+  if (!norm_fits(first, second, p.m, p.k, 3)) return false;
+  fused.set_params(
+      NormMatmul3Params{p.m, p.k, p.n0, p.n1, p.n2, first.params_as<RmsNormParams>().eps});
+  bind_normed(first, second, fused);
+  return true;
+}
+
+bool fuse_norm_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  const auto p = second.params_as<MatmulGluParams>();
+  if (!norm_fits(first, second, p.m, p.k, 2)) return false;
+  fused.set_params(
+      NormMatmulGluParams{p.m, p.n, p.k, p.activation, first.params_as<RmsNormParams>().eps});
+  bind_normed(first, second, fused);
   return true;
 }
 

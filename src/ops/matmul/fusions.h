@@ -18,5 +18,9 @@ bool fuse_matmul_triple(const Dispatch& first, const Dispatch& second, Dispatch&
 bool fuse_matmul_glu(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 // matmul_glu, then quantize.
 bool fuse_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused);
+// rms_norm_q of one row, then products of it.
+bool fuse_norm_matmul(const Dispatch& first, const Dispatch& second, Dispatch& fused);
+bool fuse_norm_matmul_3(const Dispatch& first, const Dispatch& second, Dispatch& fused);
+bool fuse_norm_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 
 }  // namespace onepass::ops

@@ -41,6 +41,12 @@ Status launch_matmul_affine(const DeviceInfo& device, const Dispatch& d, Launch&
 // Blocks of m are (token, expert) pairs; with packed weights experts, if there are fewer of them.
 Status launch_matmul_id(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
+// Products of one normed row; CUDA only.
+inline constexpr std::uint32_t norm_matmul_max_k = 32768;
+Status launch_norm_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_norm_matmul_3(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+Status launch_norm_matmul_glu_q(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+
 // Every op of the family on CUDA: variant, values and sizes of launch_cuda.h.
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 

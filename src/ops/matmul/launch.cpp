@@ -81,6 +81,31 @@ Sizes sizes_of(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_
   return {matrix_bytes(matmul_input(d.format), m, k), matrix_bytes(d.format, n, k),
           matrix_bytes(DType::f32, m, n), matrix_bytes(DType::f32, 1, n)};
 }
+// Of a bias, which may be left out.
+std::uint64_t if_bound(const Dispatch& d, std::size_t view, std::uint64_t bytes) {
+  return d.n_views > view && d.views[view].bytes == 0 ? 0 : bytes;
+}
+// What the kernels of normed rows need; weights: views 1 ..
+Status expect_normed(const Dispatch& d, std::uint32_t m, std::uint32_t k, std::size_t weights) {
+  if (m != 1 || k % 32 != 0 || k > norm_matmul_max_k || matmul_input(d.format) != DType::q8a) {
+    return fail(ErrorCode::unsupported,
+                std::string(info(d.op).name) + ": " + std::to_string(m) + " rows of " +
+                    std::to_string(k) + " with weights of " + name(d.format) +
+                    ", expected one row of a multiple of 32 up to " +
+                    std::to_string(norm_matmul_max_k) + " and packed weights",
+                d.file, d.line);
+  }
+  bool aligned = d.views[d.n_views - 1].offset % 16 == 0;
+  for (std::size_t i = 0; i <= weights; ++i) {
+    aligned &= d.views[i].bytes == 0 || d.views[i].offset % 16 == 0;
+  }
+  if (aligned) return {};
+  return fail(ErrorCode::unsupported,
+              std::string(info(d.op).name) +
+                  ": a view does not start at a multiple of 16 bytes, which x, weights and the "
+                  "norm's weight have to",
+              d.file, d.line);
+}
 void set_cost(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t k,
               Launch& launch) {
   launch.bytes_moved = view_bytes(d);
@@ -136,12 +161,9 @@ Status launch_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const Matmul3Params p = d.params_as<Matmul3Params>();
   const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
   const Sizes c = sizes_of(d, p.m, p.n2, p.k);
-  // A bias may be left out.
-  const auto bias = [&d](std::size_t view, std::uint64_t bytes) {
-    return d.n_views > view && d.views[view].bytes == 0 ? 0 : bytes;
-  };
-  ONEPASS_TRY(expect_views(d, {a.x, a.weights, b.weights, c.weights, bias(4, a.bias),
-                               bias(5, b.bias), bias(6, c.bias), a.out, b.out, c.out}));
+  ONEPASS_TRY(
+      expect_views(d, {a.x, a.weights, b.weights, c.weights, if_bound(d, 4, a.bias),
+                       if_bound(d, 5, b.bias), if_bound(d, 6, c.bias), a.out, b.out, c.out}));
   const std::uint64_t n = std::uint64_t{p.n0} + p.n1 + p.n2;
   set_cost(d, p.m, n, p.k, launch);
   if (!is_packed(d.format)) return set_tiles(d, n, p.m, p.k, launch);
@@ -166,6 +188,41 @@ Status launch_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch)
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
   return set_packed(d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
+}
+
+Status launch_norm_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const auto p = d.params_as<NormMatmulParams>();
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
+  ONEPASS_TRY(expect_views(d, {row, s.weights, s.out, row}));
+  ONEPASS_TRY(expect_normed(d, p.m, p.k, 1));
+  set_cost(d, p.m, p.n, p.k, launch);
+  return {};
+}
+
+Status launch_norm_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const auto p = d.params_as<NormMatmul3Params>();
+  const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
+  const Sizes c = sizes_of(d, p.m, p.n2, p.k);
+  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
+  ONEPASS_TRY(
+      expect_views(d, {row, a.weights, b.weights, c.weights, if_bound(d, 4, a.bias),
+                       if_bound(d, 5, b.bias), if_bound(d, 6, c.bias), a.out, b.out, c.out, row}));
+  ONEPASS_TRY(expect_normed(d, p.m, p.k, 3));
+  set_cost(d, p.m, std::uint64_t{p.n0} + p.n1 + p.n2, p.k, launch);
+  return {};
+}
+
+Status launch_norm_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const auto p = d.params_as<NormMatmulGluParams>();
+  ONEPASS_TRY(expect_activation(d, p.activation));
+  const Sizes s = sizes_of(d, p.m, p.n, p.k);
+  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
+  const std::uint64_t out = matrix_bytes(DType::q8a, p.m, p.n);
+  ONEPASS_TRY(expect_views(d, {row, s.weights, s.weights, out, row}));
+  ONEPASS_TRY(expect_normed(d, p.m, p.k, 2));
+  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
+  return {};
 }
 
 Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {

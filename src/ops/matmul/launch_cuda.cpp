@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "ops/launch.h"
@@ -20,7 +21,8 @@ struct Shape {
   MatmulForm form = form_plain;
   std::uint32_t m = 0, k = 0;
   std::array<std::uint32_t, 3> n{};
-  std::uint32_t weights = 1;  // views 1 ..
+  std::uint32_t weights = 1;   // views 1 ..
+  std::optional<float> eps{};  // of ops that norm x first
 
   bool is_glu() const { return form == form_glu || form == form_glu_q; }
   // Groups of `size` outputs of every product.
@@ -62,6 +64,21 @@ Status check(const DeviceInfo& device, const Dispatch& d, Launch& launch, Shape&
     case Op::matmul_glu_q:
       glu(form_glu_q);
       return launch_matmul_glu_q(device, d, launch);
+    case Op::norm_matmul: {
+      plain(form_plain);
+      s.eps = d.params_as<NormMatmulParams>().eps;
+      return launch_norm_matmul(device, d, launch);
+    }
+    case Op::norm_matmul_3: {
+      const auto p = d.params_as<NormMatmul3Params>();
+      s = {form_three, p.m, p.k, {p.n0, p.n1, p.n2}, 3, p.eps};
+      return launch_norm_matmul_3(device, d, launch);
+    }
+    case Op::norm_matmul_glu_q: {
+      glu(form_glu_q);
+      s.eps = d.params_as<NormMatmulGluParams>().eps;
+      return launch_norm_matmul_glu_q(device, d, launch);
+    }
     case Op::matmul_id: {
       const auto p = d.params_as<MatmulIdParams>();
       ONEPASS_TRY(launch_matmul_id(device, d, launch));
@@ -261,6 +278,43 @@ bool launch_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
   return true;
 }
 
+// At most 1024 threads on a multiprocessor, in two blocks unless one will do. Each norms all of x,
+// so there are no more of them than needed, and no fewer threads than have 8 values each.
+void launch_norm_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
+  const std::uint64_t units = std::max(device.compute_units, 1u);
+  // Pieces of weights with further bits leave no registers for four rows of them.
+  const bool two_rows = kernels_of(d.format).high != 0;
+  std::uint64_t blocks = 0, warps = 0;
+  if (s.is_glu()) {
+    const std::uint64_t work = divide_up(s.n[0], 32);
+    launch.variant = work <= units || two_rows ? variant_norm_gate_1 : variant_norm_gate_2;
+    warps = 32 / matmul_line_rows(launch.variant);
+    blocks = std::min(work, units * 32 / warps);
+  } else {
+    switch (line_of(device, s.groups(1), s.k / kernels_of(d.format).piece)) {
+      case variant_line_4:
+        launch.variant = two_rows ? variant_norm_2 : variant_norm_4;
+        break;
+      case variant_line_2:
+      case variant_line_2_deep:
+        launch.variant = variant_norm_2;
+        break;
+      default:
+        launch.variant = variant_norm_1;
+    }
+    constexpr std::uint64_t most = 16;
+    const std::uint64_t sets = s.groups(matmul_line_rows(launch.variant));
+    blocks = std::min(sets, sets <= units * most ? units : 2 * units);
+    const std::uint64_t rounds = divide_up(sets, blocks * most);
+    warps = std::max(divide_up(sets, blocks * rounds),
+                     std::min<std::uint64_t>(divide_up(s.k, 256), most));
+  }
+  launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
+  launch.group = {static_cast<std::uint32_t>(32 * warps), 1, 1};
+  launch.shared_bytes = matmul_x_bytes(true, s.k);
+  set_values(s, {{matmul_eps, std::bit_cast<std::uint32_t>(*s.eps)}}, launch);
+}
+
 // Large tiles unless they leave processors idle. False where x cannot be copied in wide pieces.
 bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
   const Kernels kernels = kernels_of(d.format);
@@ -296,6 +350,10 @@ Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& l
   if (s.m == 0 || s.groups(1) == 0) {
     launch.grid = {0, 1, 1};
     launch.group = {32, 1, 1};
+    return {};
+  }
+  if (s.eps) {
+    launch_norm_line(device, d, s, launch);
     return {};
   }
   const std::uint32_t piece = kernels_of(d.format).piece;

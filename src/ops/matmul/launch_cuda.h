@@ -15,6 +15,7 @@ enum MatmulValue : op_u32 {
   matmul_team,    // log2 of the threads that share two weight rows
   matmul_rounds,  // sets of rows that a team computes before its block may stop
   matmul_rows,    // rows of x in shared memory
+  matmul_eps,     // bits of the norm's eps
 };
 
 enum MatmulForm : op_u32 {
@@ -41,24 +42,36 @@ enum MatmulVariant : op_u32 {
   variant_line_2_deep,
   variant_line_4,
   variant_line_1_by_2,
-  variant_line_2_by_2,
   variant_line_2_by_4,
   variant_gate_1,  // form_glu and form_glu_q only
   variant_gate_2,
+  // The same for a row of f32 that is normed first; a block goes on to further sets.
+  variant_norm_1,
+  variant_norm_2,
+  variant_norm_4,
+  variant_norm_gate_1,  // form_glu_q only
+  variant_norm_gate_2,
 };
 
-// Outputs that a set of warps computes, and the warps of the set. A block has up to 8 warps;
-// form_glu_q: those of 32 outputs.
+// Outputs that a set of warps computes, and the warps of the set. A block has up to 8 warps, 16 for
+// normed rows; form_glu_q: those of 32 outputs.
 OP_FN constexpr op_u32 matmul_line_rows(op_u32 variant) {
-  return variant == variant_line_4 ? 4
-         : variant == variant_line_1 || variant == variant_line_1_by_2 || variant == variant_gate_1
-             ? 1
-             : 2;
+  switch (variant) {
+    case variant_line_4:
+    case variant_norm_4:
+      return 4;
+    case variant_line_1:
+    case variant_line_1_by_2:
+    case variant_gate_1:
+    case variant_norm_1:
+    case variant_norm_gate_1:
+      return 1;
+    default:
+      return 2;
+  }
 }
 OP_FN constexpr op_u32 matmul_line_warps(op_u32 variant) {
-  return variant == variant_line_2_by_4                                     ? 4
-         : variant == variant_line_1_by_2 || variant == variant_line_2_by_2 ? 2
-                                                                            : 1;
+  return variant == variant_line_2_by_4 ? 4 : variant == variant_line_1_by_2 ? 2 : 1;
 }
 
 // Bytes of a row of k values of x in shared memory, 16-byte aligned.

@@ -21,6 +21,24 @@ struct MatmulGluParams {
   op_u32 activation;  // of the gate: 0 silu, 1 gelu, 2 gelu_erf
 };
 
+// Products of norm(x), one row of f32: views and params of the op without the norm, then the norm's
+// weight and eps. x, weights and norm weight start at multiples of 16 bytes, k is a multiple of 32
+// and at most norm_matmul_max_k.
+struct NormMatmulParams {
+  op_u32 m, n, k;
+  float eps;
+};
+struct NormMatmul3Params {
+  op_u32 m, k;
+  op_u32 n0, n1, n2;
+  float eps;
+};
+struct NormMatmulGluParams {
+  op_u32 m, n, k;
+  op_u32 activation;
+  float eps;
+};
+
 struct MatmulAffineParams {
   op_u32 m, n, k;
   op_u32 bits;

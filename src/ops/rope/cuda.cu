@@ -1,7 +1,7 @@
 // Rotations. Angles are computed in double: frequencies before the wait, the position after it.
 #include "backends/cuda/args.h"
-#include "ops/rope/cuda_turn.cuh"
 #include "ops/shared/cuda_cache.cuh"
+#include "ops/shared/cuda_turn.cuh"
 
 namespace onepass::ops {
 namespace {

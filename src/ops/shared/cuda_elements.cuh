@@ -114,10 +114,13 @@ __device__ inline int q8a_number(float x, float inverse) {
 }
 __device__ inline std::uint32_t magnitude_bits(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-// Stores elements [i, i + 4) of a q8a row of k values. Lanes 8 j .. 8 j + 7 of a warp hold a block
-// of 32; the whole warp takes part, lanes that are not active store nothing.
-__device__ inline void store_q8a_4(std::uint8_t* row, std::uint64_t k, std::uint64_t i, float4 v,
-                                   bool active) {
+// Four numbers of a q8a block, and of the whole block d and, in its first lane, both sums.
+struct Q8aPart {
+  std::uint32_t numbers;
+  uint2 tail;
+};
+// Lanes 8 j .. 8 j + 7 of a warp hold a block of 32; the whole warp takes part.
+__device__ inline Q8aPart quantize_q8a_4(float4 v) {
   std::uint32_t top = max(max(magnitude_bits(v.x), magnitude_bits(v.y)),
                           max(magnitude_bits(v.z), magnitude_bits(v.w)));
 #pragma unroll
@@ -129,14 +132,20 @@ __device__ inline void store_q8a_4(std::uint8_t* row, std::uint64_t k, std::uint
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   sum += __shfl_xor_sync(0xffffffffu, sum, 2);
   const int other = __shfl_xor_sync(0xffffffffu, sum, 4);
+  const std::uint32_t sums = (sum & 0xffff) | static_cast<std::uint32_t>(other) << 16;
+  return {(q0 & 0xff) | (q1 & 0xff) << 8 | (q2 & 0xff) << 16 | static_cast<std::uint32_t>(q3) << 24,
+          make_uint2(__float_as_uint(d), sums)};
+}
+
+// Stores elements [i, i + 4) of a q8a row of k values; lanes as above, those that are not active
+// store nothing.
+__device__ inline void store_q8a_4(std::uint8_t* row, std::uint64_t k, std::uint64_t i, float4 v,
+                                   bool active) {
+  const Q8aPart part = quantize_q8a_4(v);
   if (!active) return;
-  *reinterpret_cast<std::uint32_t*>(row + i) =
-      (q0 & 0xff) | (q1 & 0xff) << 8 | (q2 & 0xff) << 16 | static_cast<std::uint32_t>(q3) << 24;
-  if (i % 32 == 0) {
-    // Rows are 8-byte aligned.
-    const std::uint32_t sums = (sum & 0xffff) | static_cast<std::uint32_t>(other) << 16;
-    *reinterpret_cast<uint2*>(row + k + i / 4) = make_uint2(__float_as_uint(d), sums);
-  }
+  *reinterpret_cast<std::uint32_t*>(row + i) = part.numbers;
+  // Rows are 8-byte aligned.
+  if (i % 32 == 0) *reinterpret_cast<uint2*>(row + k + i / 4) = part.tail;
 }
 
 // The same for a warp whose lane l holds element l of block b.

@@ -1,6 +1,6 @@
 // Angles of rotations, in double: frequencies before the wait, the position after it.
-#ifndef ONEPASS_OPS_ROPE_CUDA_TURN_CUH_
-#define ONEPASS_OPS_ROPE_CUDA_TURN_CUH_
+#ifndef ONEPASS_OPS_SHARED_CUDA_TURN_CUH_
+#define ONEPASS_OPS_SHARED_CUDA_TURN_CUH_
 
 #include <cstdint>
 
@@ -46,4 +46,4 @@ __device__ inline float turned_1(CosSin r, float x0, float x1) {
 
 }  // namespace onepass::ops
 
-#endif  // ONEPASS_OPS_ROPE_CUDA_TURN_CUH_
+#endif  // ONEPASS_OPS_SHARED_CUDA_TURN_CUH_
