@@ -121,7 +121,9 @@ class ShapeBuilder {
     };
     shape_.edges.erase(std::unique(shape_.edges.begin(), shape_.edges.end(), same),
                        shape_.edges.end());
-    if (options_.programmatic && !recording_.timed && !recording_.serial) mark_programmatic();
+    if (options_.programmatic && !recording_.timed && !recording_.serial && !has_many_rows()) {
+      mark_programmatic();
+    }
     return std::move(shape_);
   }
 
@@ -184,6 +186,14 @@ class ShapeBuilder {
   bool waits(std::uint32_t node) const {
     const GraphShape::Node& n = shape_.nodes[node];
     return n.kind == Kind::kernel && recording_.launches[n.launch].kernel->waits_first;
+  }
+
+  // Passes of many rows, by the arithmetic per byte of one of their launches: there kernels that
+  // start early cost more than they gain.
+  bool has_many_rows() const {
+    return std::any_of(
+        recording_.launches.begin(), recording_.launches.end(),
+        [](const RecordedLaunch& l) { return l.launch.flops / 64 > l.launch.bytes_moved; });
   }
 
   void mark_programmatic() {

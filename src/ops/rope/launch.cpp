@@ -100,8 +100,11 @@ Status launch_rope_store_cuda(const DeviceInfo& device, const Dispatch& d, Launc
                               (d.views[2].bytes != 0 ? p.kv_heads : 0) +
                               (d.views[4].bytes != 0 ? std::uint64_t{p.kv_heads} : 0);
   const std::uint64_t warps = product({p.rows, heads});
-  // Few heads: a group each, so that they run beside each other.
+  // Few heads: a group each, so that they run beside each other. Many: a warp has several, as their
+  // angles' frequencies cost more than turning a head.
   cover(launch, product({warps, 32}), warps <= 256 ? 32 : 128);
+  const std::uint32_t most = std::max(device.compute_units, 1u) * 8;
+  launch.grid[0] = std::min(launch.grid[0], std::max(most, 256u));
   return {};
 }
 
