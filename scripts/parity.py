@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-"""parity.py [options] [FILE.gguf ...]: logits of onepass and llama.cpp against a float64 forward pass
+"""parity.py [options] [FILE.gguf | FOLDER ...]: logits of onepass and llama.cpp against float64
 
 Feeds the same tokens (10 prompts of 64) to onepass, to llama.cpp (f32 cache) and to float64_model.py and
 prints, per file: the NMSE of both to float64, their ratio (at most 1.25), and how often the most likely
 token differs, between the two and from float64. A difference between the two counts as wrong where
 llama.cpp's two largest logits are further apart than six times the rms difference of the two logit vectors
 there; the others may be at most 4 %. --random also makes small files of every architecture and format.
-Needs numpy, gguf and llama-cpp-python from PyPI.
+
+Folders of safetensors, which llama.cpp does not read, are compared with float64 alone: the NMSE is at most
+1e-6, for quantized ones at most 1.25 times that of the float64 pass with activations rounded to 8 bits, and
+tokens are compared with float64's. --quantize also checks the 4-bit form of a folder, in groups of 64.
+
+Needs numpy, gguf and, for files, llama-cpp-python from PyPI.
 
     scripts/parity.py --onepass build/release/bin/onepass --random models/stories-12m-q8_0.gguf
+    scripts/parity.py --quantize MODELS/stories260K-hf-f16 MODELS/*
 """
 
 import argparse
@@ -21,8 +27,9 @@ import tempfile
 import numpy as np
 
 import llama_bindings
+import mlx_folder
 import random_gguf
-from float64_model import Float64Model
+from float64_model import PLAIN, Float64Model
 
 MAX_RATIO, MAX_PLAIN_NMSE, MAX_OTHER = 1.25, 1e-6, 0.04
 GAP = 6.0
@@ -42,11 +49,14 @@ planned a long journey, and in the morning it was raining, so they stayed in bed
 
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("files", nargs="*")
+    p.add_argument("files", nargs="*", metavar="FILE.gguf | FOLDER")
     p.add_argument("--onepass", default="build/release/bin/onepass")
     p.add_argument("--llama", metavar="FOLDER", help="where the llama_cpp module is")
     p.add_argument("--random", action="store_true", help="also random files of every architecture")
     p.add_argument("--only", default="", help="of those, the ones whose name contains this")
+    p.add_argument("--quantize", action="append", default=[], metavar="FOLDER",
+                   help="also its 4-bit form, in groups of 64")
+    p.add_argument("--vocabulary", metavar="FILE.gguf", help="for prompts of folders without one")
     p.add_argument("--text", metavar="FILE", help="prompts from this instead of a story in English")
     p.add_argument("--prompts", type=int, default=10)
     p.add_argument("--tokens", type=int, default=64)
@@ -55,17 +65,20 @@ def parse_args():
 
 
 def prompts_for(args, path, vocab, count):
-    """Parts of the text, or random ids where the file has no vocabulary."""
+    """Parts of the text, or random ids where there is no vocabulary."""
     text = TEXT
     if args.text:
         with open(args.text, encoding="utf-8") as f:
             text = f.read()
-    result = subprocess.run([args.onepass, "tokenize", "-m", path, text], capture_output=True,
-                            text=True, check=False)
+    ids = []
+    for source in (path, args.vocabulary):
+        if source and not ids:
+            result = subprocess.run([args.onepass, "tokenize", "-m", source, text],
+                                    capture_output=True, text=True, check=False)
+            ids = [int(t) for t in result.stdout.split()]
     rng = random.Random(3)
-    if result.returncode != 0:
+    if not ids or max(ids) >= vocab:
         return [[rng.randrange(vocab) for _ in range(args.tokens)] for _ in range(count)]
-    ids = [int(t) for t in result.stdout.split()]
     step = max(1, (len(ids) - args.tokens) // count)
     return [[1] + ids[i * step:i * step + args.tokens - 1] for i in range(count)]
 
@@ -86,14 +99,16 @@ class Totals:
         self.positions = self.wrong = self.other = 0
         self.our_misses = self.their_misses = 0  # another token than float64
 
-    def add(self, ours, theirs, reference):
+    def add(self, ours, theirs, reference, named=None):
+        """named: whose tokens ours are compared with, theirs unless told."""
         self.ours += ((ours - reference) ** 2).sum()
         self.theirs += ((theirs - reference) ** 2).sum()
         self.reference += (reference ** 2).sum()
-        top = np.sort(theirs, axis=1)[:, -2:]
+        named = theirs if named is None else named
+        top = np.sort(named, axis=1)[:, -2:]
         gap = top[:, 1] - top[:, 0]
-        rms = np.sqrt(np.mean((ours - theirs) ** 2, axis=1))
-        differ = ours.argmax(axis=1) != theirs.argmax(axis=1)
+        rms = np.sqrt(np.mean((ours - named) ** 2, axis=1))
+        differ = ours.argmax(axis=1) != named.argmax(axis=1)
         exact = reference.argmax(axis=1)
         self.our_misses += int((ours.argmax(axis=1) != exact).sum())
         self.their_misses += int((theirs.argmax(axis=1) != exact).sum())
@@ -102,56 +117,90 @@ class Totals:
         self.other += int((differ & (gap <= GAP * rms)).sum())
 
 
-def check(args, lib, path, folder):
-    """One line of the table, and what is wrong."""
+def check(args, path, folder, lib=None):
+    """One line of the table; whether all is well. Without lib: a folder."""
     reference = Float64Model(path)
-    llama = llama_bindings.Model(lib, path, args.threads, args.tokens, batch=args.tokens,
-                                 f32_cache=True)
+    llama = lib and llama_bindings.Model(lib, path, args.threads, args.tokens, batch=args.tokens,
+                                         f32_cache=True)
     totals = Totals()
     # A near tie between experts costs a thousand times the usual error: a mean needs many of them.
     more = EXPERT_PROMPTS if "expert_count" in " ".join(reference.fields) else 1
     for tokens in prompts_for(args, path, reference.vocab, args.prompts * more):
-        totals.add(our_logits(args, path, tokens, reference.vocab, folder),
-                   np.array(llama.logits(tokens), np.float64), reference.logits(tokens))
-    llama.close()
+        ours = our_logits(args, path, tokens, reference.vocab, folder)
+        exact = reference.logits(tokens)
+        if lib:
+            totals.add(ours, np.array(llama.logits(tokens), np.float64), exact)
+        else:
+            reference.int8 = True
+            totals.add(ours, reference.logits(tokens), exact, named=exact)
+            reference.int8 = False
+    if lib:
+        llama.close()
+    return report(totals, reference, path, "llama.cpp's" if lib else "that of 8-bit activations")
+
+
+def report(totals, reference, path, whose):
     ours, theirs = totals.ours / totals.reference, totals.theirs / totals.reference
+    plain = all(t in PLAIN for t in reference.types.values())
+    ratio = f"{ours / theirs:.2f}" if theirs else "–"  # no 8-bit activations in a plain folder
     problems = []
-    if not ours <= MAX_RATIO * theirs:
-        problems.append(f"NMSE {ours / theirs:.2f} times llama.cpp's")
-    plain = all(t in ("F16", "F32") for t in reference.types)
+    if theirs and not ours <= MAX_RATIO * theirs:
+        problems.append(f"NMSE {ratio} times {whose}")
     if plain and not ours <= MAX_PLAIN_NMSE:
         problems.append(f"NMSE above {MAX_PLAIN_NMSE}")
     if totals.wrong:
         problems.append(f"{totals.wrong} wrong tokens")
     if totals.other > MAX_OTHER * totals.positions:
         problems.append(f"{totals.other} other tokens of {totals.positions}")
-    name = os.path.basename(path)[:-len(".gguf")]
-    print(f"| {name} | {reference.arch} | {ours:.2e} | {theirs:.2e} | {ours / theirs:.2f} | "
+    name = os.path.basename(os.path.normpath(path)).removesuffix(".gguf")
+    print(f"| {name} | {reference.arch} | {ours:.2e} | {theirs:.2e} | {ratio} | "
           f"{totals.wrong} | {totals.other} of {totals.positions} | {totals.our_misses} | "
           f"{totals.their_misses} | {'; '.join(problems) or 'ok'} |",
           flush=True)
     return not problems
 
 
+def header(whose):
+    print(f"| model | architecture | onepass NMSE | {whose} NMSE | ratio | wrong | other | "
+          f"onepass not float64's | {whose} not float64's | result |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
+
+
+def check_files(args, files, folder):
+    lib = llama_bindings.load_bindings(args.llama)
+    header("llama.cpp")
+    good = all([check(args, path, folder, lib) for path in files])
+    for preset in random_gguf.PRESETS if args.random else ():
+        for quant in FORMATS:
+            name = f"{preset}-{quant}"
+            if args.only not in name:
+                continue
+            path = os.path.join(folder, name + ".gguf")
+            random_gguf.make(preset, quant, path)
+            good &= check(args, path, folder, lib)
+            os.remove(path)
+    return good
+
+
+def check_folders(args, folders, temporary):
+    for path in args.quantize:
+        name = os.path.basename(os.path.normpath(path)) + "-mlx-4bit"
+        folders = [*folders, os.path.join(temporary, name)]
+        mlx_folder.convert(path, folders[-1])
+    header("8-bit activations")
+    return all([check(args, path, temporary) for path in folders])
+
+
 def main():
     args = parse_args()
-    lib = llama_bindings.load_bindings(args.llama)
-    print("| file | architecture | onepass NMSE | llama.cpp NMSE | ratio | wrong | other | "
-          "onepass not float64's | llama.cpp not float64's | result |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
+    files = [path for path in args.files if not os.path.isdir(path)]
+    folders = [path for path in args.files if os.path.isdir(path)]
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for path in args.files:
-            good &= check(args, lib, path, folder)
-        for preset in random_gguf.PRESETS if args.random else ():
-            for quant in FORMATS:
-                name = f"{preset}-{quant}"
-                if args.only not in name:
-                    continue
-                path = os.path.join(folder, name + ".gguf")
-                random_gguf.make(preset, quant, path)
-                good &= check(args, lib, path, folder)
-                os.remove(path)
+        if files or args.random:
+            good &= check_files(args, files, folder)
+        if folders or args.quantize:
+            good &= check_folders(args, folders, folder)
     return 0 if good else 1
 
 
