@@ -25,6 +25,8 @@ PRESETS = {
     "tiny-gemma3": ("gemma3", 256, 6, 8, 4, 64, 768, 4096, 1e6, {"attention.sliding_window": 32}),
     "tiny-phi3": ("phi3", 256, 4, 8, 4, 32, 768, 4096, 1e4, {}),
 }
+# One layer of a large model, hardly any vocabulary: for comparing speed
+LAYERS = {"llama8b-layer": ("llama", 4096, 1, 32, 8, 128, 14336, 512, 5e5, {})}
 # type, elements and bytes of a block, [(offset of an f16 scale, its size for weights of deviation 1)]
 QUANTS = {
     "f32": (Type.F32, 1, 4, []),
@@ -43,7 +45,7 @@ class Maker:
     def __init__(self, preset, quant, path, shaped):
         self.shaped = shaped
         self.arch, self.dim, self.layers, self.heads, self.kv_heads, self.head_dim, self.ffn, \
-            self.vocab, base, more = PRESETS[preset]
+            self.vocab, base, more = (PRESETS | LAYERS)[preset]
         self.quant = quant
         self.more = more
         self.rng = np.random.default_rng(7)
@@ -146,7 +148,7 @@ def make(preset, quant, path, shaped=SHAPED):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in PRESETS or sys.argv[2] not in QUANTS:
-        print(__doc__ + "\n\nPRESET: " + " ".join(PRESETS), file=sys.stderr)
+    if len(sys.argv) != 4 or sys.argv[1] not in PRESETS | LAYERS or sys.argv[2] not in QUANTS:
+        print(__doc__ + "\n\nPRESET: " + " ".join(PRESETS | LAYERS), file=sys.stderr)
         sys.exit(2)
     make(*sys.argv[1:])
