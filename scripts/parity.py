@@ -49,6 +49,16 @@ him?" Mia shook her head, but Tom remembered a brown dog that slept behind the b
 the village together. The dog jumped up and barked when it saw the old man. He laughed and gave the \
 children a bag of apples and a map of the islands. That night they read the map under the blanket and \
 planned a long journey, and in the morning it was raining, so they stayed in bed and dreamed of boats."""
+CHINESE = """请介绍一下你自己。我是一个人工智能助手，可以帮助你回答问题、提供信息和完成各种任务。如果你有任何\
+问题，请随时告诉我。中国的首都是北京，它是一座历史悠久的城市，有许多著名的景点，例如故宫、天安门\
+广场和长城。长江是中国最长的河流，也是世界第三长的河流，全长约六千三百公里。学习一门新的语言需要\
+耐心和坚持，每天练习听说读写，可以帮助你更快地进步。健康的生活方式包括均衡的饮食、适量的运动和充\
+足的睡眠。机器学习是人工智能的一个重要分支，它通过从数据中学习规律来完成预测和分类等任务。春天来\
+了，花园里的花都开了，孩子们在草地上高兴地玩耍。他们放风筝，唱歌，跳舞，直到太阳下山才回家。妈妈\
+做了一顿美味的晚餐，全家人坐在一起，谈论今天发生的有趣的事情。为什么天空是蓝色的？因为太阳光在进\
+入大气层时，蓝色的光比其他颜色的光更容易被空气分子散射。水的化学式是什么？水的化学式是H2O，由\
+两个氢原子和一个氧原子组成。如何学好数学？首先要理解基本概念，其次要多做练习，最后要总结错误，找\
+到自己的不足之处并加以改进。读书可以开阔我们的视野，增长我们的知识，让我们的生活更加丰富多彩。"""
 
 
 def parse_args():
@@ -62,7 +72,7 @@ def parse_args():
     p.add_argument("--quantize", action="append", default=[], metavar="FOLDER",
                    help="also its 4-bit form, in groups of 64")
     p.add_argument("--vocabulary", metavar="FILE.gguf", help="for prompts of folders without one")
-    p.add_argument("--text", metavar="FILE", help="prompts from this instead of a story in English")
+    p.add_argument("--chinese", action="store_true", help="prompts in Chinese instead of English")
     p.add_argument("--prompts", type=int, default=10)
     p.add_argument("--tokens", type=int, default=64)
     p.add_argument("--threads", type=int, default=2)
@@ -71,10 +81,7 @@ def parse_args():
 
 def prompts_for(args, path, vocab, count):
     """Parts of the text, or random ids where there is no vocabulary."""
-    text = TEXT
-    if args.text:
-        with open(args.text, encoding="utf-8") as f:
-            text = f.read()
+    text = CHINESE if args.chinese else TEXT
     ids = []
     for source in (path, args.vocabulary):
         if source and not ids:
