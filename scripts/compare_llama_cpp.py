@@ -2,10 +2,15 @@
 """compare_llama_cpp.py [options]: onepass and llama.cpp on the same files, threads and tests
 
 Every repeat runs both programs on every model in turn, so that a machine that changes its speed does so
-for both; medians are compared. Prints a Markdown table with date, commit and versions. Needs
+for both; medians are compared. Prints a Markdown table with date, commit, versions and a calibration: the
+time of a fixed loop of Python before every run, which is larger where something else was running. Needs
 llama-cpp-python (pip install llama-cpp-python, or --llama FOLDER).
 
+--layer compares matrix products alone as far as that goes: pp512 of files with one layer of an 8B Llama and
+512 tokens in q4_0, q8_0 and q4_k, which it makes where they are missing (needs numpy and gguf).
+
     scripts/compare_llama_cpp.py --models build/models --onepass build/release/bin/onepass
+    scripts/compare_llama_cpp.py --models build/layers --layer
 """
 
 import argparse
@@ -18,8 +23,10 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 
 DEFAULT_MODELS = "tiny:q8_0,smollm135m:q4_0,smollm135m:q8_0,qwen3-0.6b:q4_0,llama1b:q4_0"
+LAYER, LAYER_FORMATS = "llama8b-layer", ("q4_0", "q8_0", "q4_k")
 MUST = {"tg": 1.1, "pp": 0.9}
 GOAL = {"tg": 1.4, "pp": 1.1}
 
@@ -31,15 +38,39 @@ def parse_args():
     p.add_argument("--make-gguf", metavar="SCRIPT",
                    help="first makes the missing ones: SCRIPT PRESET QUANT FILE.gguf")
     p.add_argument("--make", default=DEFAULT_MODELS, help="which: PRESET:QUANT,... (%(default)s)")
+    p.add_argument("--layer", action="store_true", help="pp512 of one layer of an 8B Llama")
     p.add_argument("--onepass", default="build/release/bin/onepass")
     p.add_argument("--llama", metavar="FOLDER", help="where the llama_cpp module is")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--repeats", type=int, default=5)
-    p.add_argument("--tests", default="tg64,pp128,pp512")
+    p.add_argument("--tests", help="(tg64,pp128,pp512; with --layer pp512)")
     p.add_argument("--out", help="also append the table to this file")
     p.add_argument("--check", action="store_true", help="exit 1 when a required ratio is missed")
     p.add_argument("--worker", help=argparse.SUPPRESS)
-    return p.parse_args()
+    args = p.parse_args()
+    if args.layer:
+        args.only = args.only or ",".join(f"{LAYER}-{quant}" for quant in LAYER_FORMATS)
+    args.tests = args.tests or ("pp512" if args.layer else "tg64,pp128,pp512")
+    return args
+
+
+def make_layers(args):
+    import random_gguf  # pylint: disable=import-outside-toplevel
+    os.makedirs(args.models, exist_ok=True)
+    for quant in LAYER_FORMATS:
+        path = os.path.join(args.models, f"{LAYER}-{quant}.gguf")
+        if not os.path.exists(path):
+            random_gguf.make(LAYER, quant, path + ".part")
+            os.rename(path + ".part", path)
+
+
+def calibrate():
+    """Seconds of a fixed loop of integers."""
+    begin = time.perf_counter()
+    x = 1
+    for _ in range(300000):
+        x = (x * 6364136223846793005 + 1442695040888963407) & 0xffffffffffffffff
+    return time.perf_counter() - begin
 
 
 def make_models(args):
@@ -73,7 +104,8 @@ def worker(args):
         else:
             model.decode_seconds(tokens[:1])
             speeds[f"{kind}{n}"] = n / model.decode_seconds(tokens)
-    print(json.dumps({"speeds": speeds, "version": lib.__version__}))
+    print(json.dumps({"speeds": speeds, "version": lib.__version__,
+                      "features": lib.llama_print_system_info().decode()}))
 
 
 def run_llama(args, path):
@@ -99,7 +131,8 @@ class Results:
         self.speeds = {}  # (model, test): {"ours": [...], "theirs": [...]}
         self.bandwidths = []
         self.facts = {}  # a row of our bench per model
-        self.version = ""  # of llama-cpp-python
+        self.version = self.features = ""  # of llama-cpp-python
+        self.calibrations = []
 
     def add(self, name, test, who, speed):
         cell = self.speeds.setdefault((name, test), {"ours": [], "theirs": []})
@@ -109,6 +142,7 @@ class Results:
     def repeat(self, args, path, ours_first):
         name = os.path.basename(path)[:-len(".gguf")]
         for ours in (ours_first, not ours_first):
+            self.calibrations.append(calibrate())
             if ours:
                 for row in run_onepass(args, path):
                     self.bandwidths.append(row["memory_bytes_per_second"])
@@ -116,7 +150,7 @@ class Results:
                     self.add(name, row["test"], "ours", row["avg_ts"])
             else:
                 data = run_llama(args, path)
-                self.version = data["version"]
+                self.version, self.features = data["version"], data["features"]
                 for test, speed in data["speeds"].items():
                     self.add(name, test, "theirs", speed)
 
@@ -154,7 +188,11 @@ def report(args, results):
         f"onepass {some['build_version']} against llama-cpp-python {results.version} on {some['device']}, "
         f"{args.threads} threads, medians of {repeats} interleaved runs (in brackets: smallest and "
         f"largest). Memory reads {bandwidth / 1e9:.1f} GB/s "
-        f"({min(bandwidths) / 1e9:.1f} to {max(bandwidths) / 1e9:.1f}).",
+        f"({min(bandwidths) / 1e9:.1f} to {max(bandwidths) / 1e9:.1f}). Calibration "
+        f"{statistics.median(results.calibrations) * 1e3:.1f} ms "
+        f"({min(results.calibrations) * 1e3:.1f} to {max(results.calibrations) * 1e3:.1f}).",
+        "",
+        f"llama.cpp's features: {results.features.strip()}",
         "",
         "| model | test | onepass t/s | llama.cpp t/s | ratio | required | goal | of the read bandwidth |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -183,6 +221,8 @@ def main():
     if args.worker:
         worker(args)
         return 0
+    if args.layer:
+        make_layers(args)
     if args.make_gguf:
         make_models(args)
     paths = sorted(glob.glob(os.path.join(args.models, "*.gguf")), key=os.path.getsize)

@@ -1,13 +1,20 @@
-"""A decoder in float64 over the dequantized weights of a GGUF file: the plain formulas, nothing fast.
+"""A decoder in float64 over the dequantized weights of a GGUF file or a folder of safetensors: the plain
+formulas, nothing fast.
 
     model = Float64Model("model.gguf")
     logits = model.logits([1, 2, 3])        # [3, vocab]
+    model.int8 = True                       # from now on with activations in 8 bits, as kernels have them
 """
+
+import os
 
 import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from mlx_folder import read_folder
+
+PLAIN = ("F32", "F16", "BF16")
 INTERLEAVED = ("llama",)  # architectures whose files pair neighbouring values of a head
 
 
@@ -28,17 +35,36 @@ def gelu_tanh(x):
     return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x ** 3)))
 
 
+def round_to_int8(x):
+    """Blocks of 32 with a scale of their own, a shorter one last."""
+    padded = np.zeros((*x.shape[:-1], -(-x.shape[-1] // 32) * 32))
+    padded[..., :x.shape[-1]] = x
+    blocks = padded.reshape(*x.shape[:-1], -1, 32)
+    scale = np.abs(blocks).max(axis=-1, keepdims=True) / 127
+    rounded = np.round(blocks / np.where(scale == 0, 1, scale)) * scale
+    return rounded.reshape(padded.shape)[..., :x.shape[-1]]
+
+
+def read_gguf(path):
+    """(keys, float64 tensors, their types in the file)"""
+    reader = GGUFReader(path)
+    fields = {k: f.contents() for k, f in reader.fields.items()
+              if not k.startswith("tokenizer.ggml.") or k == "tokenizer.ggml.model"}
+    tensors, types = {}, {}
+    for t in reader.tensors:
+        types[t.name] = t.tensor_type.name
+        values = dequantize(t.data, t.tensor_type).astype(np.float64)
+        tensors[t.name] = values.reshape(tuple(int(n) for n in reversed(t.shape)))
+    return fields, tensors, types
+
+
 class Float64Model:
     def __init__(self, path):
-        reader = GGUFReader(path)
-        self.fields = {k: f.contents() for k, f in reader.fields.items()
-                       if not k.startswith("tokenizer.ggml.") or k == "tokenizer.ggml.model"}
-        self.tensors = {}
-        self.types = {t.tensor_type.name for t in reader.tensors}
-        for t in reader.tensors:
-            values = dequantize(t.data, t.tensor_type).astype(np.float64)
-            self.tensors[t.name] = values.reshape(tuple(int(n) for n in reversed(t.shape)))
+        folder = os.path.isdir(path)
+        self.fields, self.tensors, self.types = (read_folder if folder else read_gguf)(path)
+        self.int8 = False
         self.arch = self.fields["general.architecture"]
+        self.interleaved = self.arch in INTERLEAVED and not folder
         self.gemma = self.arch.startswith("gemma")
         self.layers = self.key("block_count")
         self.dim = self.key("embedding_length")
@@ -61,8 +87,12 @@ class Float64Model:
         period = self.key("attention.sliding_window_pattern", 2 if self.arch == "gemma2" else 6)
         return window if layer % period < period - 1 else 0
 
+    def input_of(self, name, x):
+        """What a kernel multiplies with that matrix."""
+        return round_to_int8(x) if self.int8 and self.types[name] not in PLAIN else x
+
     def linear(self, name, x):
-        y = x @ self.tensors[name + ".weight"].T
+        y = self.input_of(name + ".weight", x) @ self.tensors[name + ".weight"].T
         bias = self.tensors.get(name + ".bias")
         return y if bias is None else y + bias
 
@@ -72,7 +102,8 @@ class Float64Model:
         scale = 1.0 / float(self.key("rope.scaling.factor", 1.0) or 1.0)
         factors = self.tensors.get("rope_freqs.weight")
         if self.arch == "gemma3" and self.is_local(layer):
-            base, scale, factors = 10000.0, 1.0, None
+            base = float(self.key("rope.freq_base_swa", 10000.0))
+            scale, factors = 1.0, None
         dims = self.key("rope.dimension_count", self.head_dim)
         frequency = base ** (-np.arange(0, dims, 2) / dims) * scale
         if factors is not None:
@@ -80,7 +111,7 @@ class Float64Model:
         angle = np.arange(x.shape[0])[:, None] * frequency  # [tokens, dims / 2]
         cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
         out = x.copy()
-        if self.arch in INTERLEAVED:
+        if self.interleaved:
             first, second = slice(0, dims, 2), slice(1, dims, 2)
         else:
             first, second = slice(0, dims // 2), slice(dims // 2, dims)
@@ -104,7 +135,7 @@ class Float64Model:
         q, k = self.rotate(q, layer), self.rotate(k, layer)
         group = self.heads // self.kv_heads
         k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(hd)
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(self.key("attention.scale_from", hd))
         cap = self.key("attn_logit_softcapping", 50.0 if self.arch == "gemma2" else 0.0)
         if cap:
             scores = cap * np.tanh(scores / cap)
@@ -127,13 +158,16 @@ class Float64Model:
     def experts(self, p, x):
         used = self.key("expert_used_count")
         share = softmax(self.linear(p + "ffn_gate_inp", x))
-        gate, up, down = (self.tensors[p + f"ffn_{c}_exps.weight"] for c in ("gate", "up", "down"))
+        names = [p + f"ffn_{c}_exps.weight" for c in ("gate", "up", "down")]
+        gate, up, down = (self.tensors[name] for name in names)
+        x = self.input_of(names[0], x)
         out = np.zeros_like(x)
         for i, row in enumerate(x):
             chosen = np.argsort(-share[i], kind="stable")[:used]
             weights = share[i][chosen] / share[i][chosen].sum()
             for e, w in zip(chosen, weights):
-                out[i] += w * (down[e] @ (silu(gate[e] @ row) * (up[e] @ row)))
+                inner = silu(gate[e] @ row) * (up[e] @ row)
+                out[i] += w * (down[e] @ self.input_of(names[2], inner))
         return out
 
     def logits(self, tokens):
@@ -152,6 +186,7 @@ class Float64Model:
                 f = rms_norm(f, t[p + "post_ffw_norm.weight"], self.eps)
             h = h + f
         h = rms_norm(h, t["output_norm.weight"], self.eps)
-        out = h @ t.get("output.weight", t["token_embd.weight"]).T
+        name = "output.weight" if "output.weight" in t else "token_embd.weight"
+        out = self.input_of(name, h) @ t[name].T
         cap = self.key("final_logit_softcapping", 30.0 if self.arch == "gemma2" else 0.0)
         return cap * np.tanh(out / cap) if cap else out

@@ -2,7 +2,11 @@
 """random_gguf.py PRESET QUANT OUT.gguf: a small model with random weights, one preset per architecture
 
 The shapes of `onepass ... -m synthetic:PRESET:QUANT`. QUANT: f32 f16 q8_0 q4_0 q4_k q6_k; norms and
-routers stay f32. For comparing logits; the file has no vocabulary."""
+routers stay f32. For comparing logits; the file has no vocabulary.
+
+Weights are shaped like trained ones in four ways (SHAPED), each of which make() can leave out: numbers of
+4 bits lie around zero, scales and minima of q4_k fit each other, the embedding has deviation 1, and what is
+added to the residual is smaller by the root of their count."""
 
 import sys
 
@@ -21,6 +25,8 @@ PRESETS = {
     "tiny-gemma3": ("gemma3", 256, 6, 8, 4, 64, 768, 4096, 1e6, {"attention.sliding_window": 32}),
     "tiny-phi3": ("phi3", 256, 4, 8, 4, 32, 768, 4096, 1e4, {}),
 }
+# One layer of a large model, hardly any vocabulary: for comparing speed
+LAYERS = {"llama8b-layer": ("llama", 4096, 1, 32, 8, 128, 14336, 512, 5e5, {})}
 # type, elements and bytes of a block, [(offset of an f16 scale, its size for weights of deviation 1)]
 QUANTS = {
     "f32": (Type.F32, 1, 4, []),
@@ -32,10 +38,14 @@ QUANTS = {
 }
 
 
+SHAPED = ("centred", "fitted", "embedding", "residual")
+
+
 class Maker:
-    def __init__(self, preset, quant, path):
+    def __init__(self, preset, quant, path, shaped):
+        self.shaped = shaped
         self.arch, self.dim, self.layers, self.heads, self.kv_heads, self.head_dim, self.ffn, \
-            self.vocab, base, more = PRESETS[preset]
+            self.vocab, base, more = (PRESETS | LAYERS)[preset]
         self.quant = quant
         self.more = more
         self.rng = np.random.default_rng(7)
@@ -58,13 +68,13 @@ class Maker:
             w.add_uint32(f"{self.arch}.{key}", value)
 
     def matrix(self, name, *shape, quant=None):
-        """Random blocks of the format, deviation 1 / sqrt(columns); the embedding larger and what is
-        added to it smaller, so that tokens make a difference."""
+        """Random blocks of the format, deviation 1 / sqrt(columns)."""
         kind, elements, size, scales = QUANTS[quant or self.quant]
         deviation = 1.0 / np.sqrt(shape[-1])
-        if "attn_output" in name or "ffn_down" in name:
+        if "residual" in self.shaped and ("attn_output" in name or "ffn_down" in name):
             deviation /= np.sqrt(2 * self.layers)
-        if name == "token_embd" and not self.arch.startswith("gemma"):  # those multiply it
+        if "embedding" in self.shaped and name == "token_embd" and \
+                not self.arch.startswith("gemma"):  # those multiply it
             deviation = 1.0
         if elements == 1:
             values = self.rng.standard_normal(shape, dtype=np.float32) * np.float32(deviation)
@@ -73,10 +83,10 @@ class Maker:
             return
         n = int(np.prod(shape)) // elements
         blocks = self.rng.integers(0, 256, size=(n, size), dtype=np.uint8)
-        if kind == Type.Q4_0:  # its zero is 8: without 0 the mean of 4-bit values is that
+        if kind == Type.Q4_0 and "centred" in self.shaped:  # its zero is 8: without 0 the mean of 4-bit values is that
             low, high = (self.rng.integers(1, 16, size=(n, size), dtype=np.uint8) for _ in range(2))
             blocks = low | (high << 4)
-        if kind == Type.Q4_K:  # scales and minima of its parts from 32 to 63, as a fit gives them
+        if kind == Type.Q4_K and "fitted" in self.shaped:  # scales and minima of its parts from 32 to 63, as a fit gives them
             blocks[:, 4:12] |= 0xa0
         for offset, factor in scales:
             d = (deviation * factor * self.rng.uniform(0.8, 1.2, n)).astype(np.float16)
@@ -133,12 +143,12 @@ class Maker:
         self.writer.close()
 
 
-def make(preset, quant, path):
-    Maker(preset, quant, path).write()
+def make(preset, quant, path, shaped=SHAPED):
+    Maker(preset, quant, path, shaped).write()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in PRESETS or sys.argv[2] not in QUANTS:
-        print(__doc__ + "\n\nPRESET: " + " ".join(PRESETS), file=sys.stderr)
+    if len(sys.argv) != 4 or sys.argv[1] not in PRESETS | LAYERS or sys.argv[2] not in QUANTS:
+        print(__doc__ + "\n\nPRESET: " + " ".join(PRESETS | LAYERS), file=sys.stderr)
         sys.exit(2)
     make(*sys.argv[1:])

@@ -7,6 +7,9 @@
 
 #include "gguf_writer.h"
 #include "io/gguf.h"
+#include "io/gguf_file.h"
+#include "support/bad_file_heap.h"
+#include "support/temp_folder.h"
 
 namespace onepass::test {
 namespace {
@@ -43,12 +46,26 @@ class BadGguf : public testing::TestWithParam<BadFile> {};
 TEST_P(BadGguf, IsRefusedWithCodeAndField) {
   const BadFile& bad = GetParam();
   const std::vector<std::byte> bytes = bad.make();
+  const BadFileHeap heap(bytes.size(), 1 << 20);
   const Result<Gguf> result = Gguf::parse(bytes);
+  heap.check();
   ASSERT_FALSE(result);
   EXPECT_EQ(name(result.error().code), std::string(name(bad.code))) << result.error().to_string();
   EXPECT_EQ(result.error().field, bad.field) << result.error().to_string();
   EXPECT_LE(result.error().byte_offset, bytes.size()) << result.error().to_string();
   EXPECT_FALSE(result.error().message.empty());
+}
+
+TEST_P(BadGguf, IsRefusedOnDisk) {
+  const std::vector<std::byte> bytes = GetParam().make();
+  const TempFolder folder;
+  const std::string path = folder.write("bad.gguf", bytes);
+  const BadFileHeap heap(bytes.size());
+  const Result<io::GgufFile> result = io::GgufFile::open(path);
+  heap.check();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(name(result.error().code), std::string(name(GetParam().code)))
+      << result.error().to_string();
 }
 
 constexpr ErrorCode parse = ErrorCode::parse, limit = ErrorCode::limit;

@@ -9,6 +9,7 @@
 
 #include "llm/random_model.h"
 #include "llm/weights.h"
+#include "support/bad_file_heap.h"
 
 namespace onepass::test {
 namespace {
@@ -45,13 +46,16 @@ class BadLlama : public testing::TestWithParam<BadModel> {};
 TEST_P(BadLlama, IsRefused) {
   RandomModel random({.layers = 2, .dim = 64, .ffn = 96});
   GetParam().change(random.writer);
-  const TempFile path(random.writer.finish());
+  const std::vector<std::byte> bytes = random.writer.finish();
+  const TempFile path(bytes);
   const Result<Device> device = Device::open("cpu");
   ASSERT_TRUE(device);
+  const std::uint64_t before = device->live_bytes();
+  const BadFileHeap heap(bytes.size());
   const Result<io::GgufFile> file = io::GgufFile::open(path.path());
   ASSERT_TRUE(file) << file.error().to_string();
-  const std::uint64_t before = device->live_bytes();
   const auto model = llm::Model::load(*device, *file);
+  heap.check();
   ASSERT_FALSE(model);
   EXPECT_EQ(name(model.error().code), std::string(name(GetParam().code)))
       << model.error().to_string();
@@ -183,10 +187,13 @@ class BadModels : public testing::TestWithParam<OtherModel> {};
 TEST_P(BadModels, AreRefused) {
   RandomModel random(GetParam().model);
   GetParam().change(random.writer);
-  const TempFile path(random.writer.finish());
+  const std::vector<std::byte> bytes = random.writer.finish();
+  const TempFile path(bytes);
   const Result<Device> device = Device::open("cpu");
   ASSERT_TRUE(device);
+  const BadFileHeap heap(bytes.size());
   const auto model = llm::Model::open(*device, path.path());
+  heap.check();
   ASSERT_FALSE(model);
   EXPECT_EQ(name(model.error().code), std::string(name(GetParam().code)))
       << model.error().to_string();

@@ -11,6 +11,7 @@
 #include "llm/folder_writer.h"
 #include "llm/random_model.h"
 #include "llm/synthetic.h"
+#include "support/bad_file_heap.h"
 #include "support/heap.h"
 
 namespace onepass::test {
@@ -192,7 +193,9 @@ TEST_P(BadConfigs, AreRefused) {
   const Result<Device> device = Device::open("cpu");
   ASSERT_TRUE(device);
   const std::uint64_t before = device->live_bytes();
+  const BadFileHeap heap(folder.size_bytes());
   const auto model = Model::open(*device, folder.path().string());
+  heap.check();
   ASSERT_FALSE(model);
   EXPECT_EQ(name(model.error().code), std::string(name(bad.code))) << model.error().to_string();
   EXPECT_EQ(model.error().field, bad.field) << model.error().to_string();

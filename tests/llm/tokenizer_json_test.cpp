@@ -1,5 +1,6 @@
 // tokenizer.json files of each supported kind, made here, and what is refused.
 #include "llm/tokenizer_support.h"
+#include "support/bad_file_heap.h"
 
 namespace onepass::test {
 namespace {
@@ -215,7 +216,9 @@ TEST(tokenizer_json, begin_token_of_the_config) {
 }
 
 void expect_error(const std::string& json, ErrorCode code, const std::string& field) {
+  const BadFileHeap heap(json.size());
   const auto tokenizer = Tokenizer::from_json(json);
+  heap.check();
   ASSERT_FALSE(tokenizer.has_value()) << field;
   EXPECT_EQ(tokenizer.error().code, code) << tokenizer.error().to_string();
   EXPECT_EQ(tokenizer.error().field, field) << tokenizer.error().to_string();

@@ -31,6 +31,14 @@ class TempFolder {
     return write(name, std::as_bytes(std::span<const char>(text)));
   }
   std::filesystem::path path() const { return path_; }
+  // Of the files in it.
+  std::size_t size_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      bytes += static_cast<std::size_t>(entry.file_size());
+    }
+    return bytes;
+  }
 
  private:
   static inline int count_ = 0;
