@@ -366,10 +366,8 @@ void add_sample(Set set, std::vector<Case>& cases) {
   draw(cases, "select", set == Set::full ? 600 : 120, [](Random& r, std::size_t i) {
     const std::uint32_t cols = r.pick<std::uint32_t>({1, 2, 7, 33, 100, 257, 1000, 5000});
     const std::uint32_t variant = r.below(5);
-    const std::uint32_t k =
-        i % 2 == 0 ? 0 : std::min(cols, r.pick<std::uint32_t>({1, 3, 40, 600}));
-    const std::uint32_t rows =
-        cols > 1000 ? 1 + r.below(2) : r.pick<std::uint32_t>({1, 2, 7, 33});
+    const std::uint32_t k = i % 2 == 0 ? 0 : std::min(cols, r.pick<std::uint32_t>({1, 3, 40, 600}));
+    const std::uint32_t rows = cols > 1000 ? 1 + r.below(2) : r.pick<std::uint32_t>({1, 2, 7, 33});
     return select_case(rows, cols, k, variant);
   });
   draw(cases, "sample", set == Set::full ? 600 : 120, [](Random& r, std::size_t) {
