@@ -1,7 +1,8 @@
 // What a launch, a submission and a wait cost on the CPU backend.
 //
 // Chain: 500 launches of two tiles, each waiting for the one before, on N threads: as one
-// submission, and as 500 submissions with a wait each.
+// submission, and as 500 submissions with a wait each. `median` and `best` of 20 repetitions, per
+// launch; compare them with `calibration`, a fixed integer loop, before comparing machines or runs.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "../tests/backends/recordings.h"
 #include "backends/cpu/cpu.h"
+#include "calibration.h"
 
 namespace onepass {
 namespace {
@@ -55,10 +57,10 @@ void run_chain(benchmark::State& state, const KernelRow& row) {
   backend->release(memory);
 }
 
-void BM_ChainOneSubmission(benchmark::State& state) { run_chain(state, nothing_row); }
-void BM_HashChainOneSubmission(benchmark::State& state) { run_chain(state, testing::hash_row); }
+void chain_one_submission(benchmark::State& state) { run_chain(state, nothing_row); }
+void hash_chain_one_submission(benchmark::State& state) { run_chain(state, testing::hash_row); }
 
-void BM_ChainSubmissionPerLaunch(benchmark::State& state) {
+void chain_submission_per_launch(benchmark::State& state) {
   const auto backend = open(static_cast<std::uint32_t>(state.range(0)));
   const auto recorded = backend->record(testing::one_launch(nothing_row, 2)).value();
   Completion completion;
@@ -71,9 +73,14 @@ void BM_ChainSubmissionPerLaunch(benchmark::State& state) {
   count_launches(state);
 }
 
-BENCHMARK(BM_ChainOneSubmission)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(BM_HashChainOneSubmission)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(BM_ChainSubmissionPerLaunch)->Arg(1)->Arg(2)->UseRealTime();
+void one_and_two_threads(benchmark::internal::Benchmark* b) {
+  b->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Apply(onepass_bench::best_of_20);
+}
+
+BENCHMARK(onepass_bench::calibration)->Apply(onepass_bench::best_of_20);
+BENCHMARK(chain_one_submission)->Apply(one_and_two_threads);
+BENCHMARK(hash_chain_one_submission)->Apply(one_and_two_threads);
+BENCHMARK(chain_submission_per_launch)->Apply(one_and_two_threads);
 
 }  // namespace
 }  // namespace onepass

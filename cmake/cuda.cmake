@@ -41,7 +41,7 @@ if(ONEPASS_CUDA_ENABLED)
   find_path(ONEPASS_CUDA_INCLUDE_DIR cuda.h HINTS ${nvcc_dir}/../include REQUIRED)
   add_library(onepass_cuda_headers INTERFACE)
   target_include_directories(onepass_cuda_headers SYSTEM INTERFACE ${ONEPASS_CUDA_INCLUDE_DIR})
-  message(STATUS "CUDA kernels: ${ONEPASS_NVCC}, architectures ${ONEPASS_CUDA_ARCHITECTURES}")
+  message(STATUS "CUDA kernels: ${ONEPASS_NVCC}, architectures ${ONEPASS_CUDA_ARCHITECTURES} ${ONEPASS_CUDA_FLAGS}")
 else()
   message(STATUS "CUDA kernels: not compiled (ONEPASS_CUDA=${ONEPASS_CUDA})")
 endif()
@@ -72,7 +72,7 @@ function(onepass_add_fatbin target source)
 
   # -fmad=false is nvcc's -ffp-contract=off.
   add_custom_command(OUTPUT ${out}.fatbin
-    COMMAND ${ONEPASS_NVCC} -fatbin -std=c++20 -O3 -fmad=false -lineinfo ${gencode}
+    COMMAND ${ONEPASS_NVCC} -fatbin -std=c++20 -O3 -fmad=false -lineinfo ${ONEPASS_CUDA_FLAGS} ${gencode}
       -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_SOURCE_DIR}/src
       -MD -MF ${out}.d -MT ${out}.fatbin -o ${out}.fatbin ${source}
     DEPENDS ${source} DEPFILE ${out}.d VERBATIM

@@ -26,6 +26,7 @@ if(ONEPASS_BUILD_TESTS)
     foreach(name gtest gmock)
       # Its matchers of string_view exist only in libraries built with a standard that has it.
       target_compile_features(${name} PUBLIC cxx_std_20)
+      target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
       if(NOT TARGET GTest::${name})
         add_library(GTest::${name} ALIAS ${name})
         add_library(GTest::${name}_main ALIAS ${name}_main)

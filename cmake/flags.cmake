@@ -22,6 +22,15 @@ target_compile_options(onepass_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion
   $<$<BOOL:${ONEPASS_WERROR}>:-Werror>)
 
+# onepass_precompile(target header...): headers that most sources of target include, with ONEPASS_PCH.
+function(onepass_precompile target)
+  if(ONEPASS_PCH)
+    target_precompile_headers(${target} PRIVATE ${ARGN}
+      <algorithm> <array> <atomic> <cmath> <cstring> <functional> <map> <memory> <mutex> <optional>
+      <span> <string> <unordered_map> <vector>)
+  endif()
+endfunction()
+
 # Settings shared by every target of this project.
 function(onepass_target_defaults target)
   target_link_libraries(${target} PRIVATE

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""try_doc.py DOC FOLDER [--max-files N] [--test TARGET]: does what a worked example says
+"""try_doc.py FOLDER DOC:FILES:TARGET...: does what worked examples say
 
-Copies the repository to FOLDER and applies the example's code blocks there, in order:
+Copies the repository to FOLDER and applies the code blocks of each example there, in order:
 
     ```cpp file=PATH                       a new file
     ```cpp file=PATH after="some text"     lines added behind the first line that holds the text
 
-With --max-files the files touched, tests and build lists included, may not be more than N. With
---test the target is built in the dev preset and run."""
+An example may touch at most FILES files, tests and build lists included. After each its TARGET is
+built, without optimization and without the code for model files, and run. The examples are applied
+on top of each other, so that each builds only what it changes."""
 
 import argparse
 import os
@@ -70,35 +71,38 @@ def run(command, folder):
     return result.stdout
 
 
+def try_example(folder, doc, max_files, target):
+    with open(doc, encoding="utf-8") as file:
+        blocks = blocks_of(file.read())
+    if not blocks:
+        raise DocError(f"{doc}: no code block names a file")
+    for path, after, body in blocks:
+        apply_block(folder, path, after, body)
+    touched = sorted({path for path, _, _ in blocks})
+    print(f"{doc}: {len(touched)} files:", *touched, sep="\n  ")
+    if len(touched) > max_files:
+        raise DocError(f"{len(touched)} files touched, at most {max_files}")
+    run([sys.executable, "scripts/check_layers.py"], folder)
+    run(["cmake", "--preset", "dev", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DONEPASS_PCH=ON",
+         "-DONEPASS_BUILD_MODELS=OFF", "-DONEPASS_BUILD_BENCHES=OFF", "-DONEPASS_BUILD_CLI=OFF",
+         "-DONEPASS_BUILD_EXAMPLES=OFF"], folder)
+    run(["cmake", "--build", "--preset", "dev", "--target", target], folder)
+    print(run([os.path.join("build", "dev", "bin", target)], folder))
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("doc")
     parser.add_argument("folder")
-    parser.add_argument("--max-files", type=int, default=0)
-    parser.add_argument("--test", default="")
+    parser.add_argument("examples", nargs="+", metavar="DOC:FILES:TARGET")
     args = parser.parse_args(argv)
     root = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     try:
-        with open(args.doc, encoding="utf-8") as file:
-            blocks = blocks_of(file.read())
-        if not blocks:
-            raise DocError(f"{args.doc}: no code block names a file")
-        for name in ("src", "include", "tests"):  # the build tree stays, for the next time
-            shutil.rmtree(os.path.join(args.folder, name), ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
         copy_repository(root, args.folder)
-        for path, after, body in blocks:
-            apply_block(args.folder, path, after, body)
-        touched = sorted({path for path, _, _ in blocks})
-        print(f"{len(touched)} files:", *touched, sep="\n  ")
-        if args.max_files and len(touched) > args.max_files:
-            raise DocError(f"{len(touched)} files touched, at most {args.max_files}")
-        run([sys.executable, "scripts/check_layers.py"], args.folder)
-        if args.test:
-            run(["cmake", "--preset", "dev", "-DONEPASS_BUILD_BENCHES=OFF", "-DONEPASS_BUILD_CLI=OFF",
-                 "-DONEPASS_BUILD_EXAMPLES=OFF"], args.folder)
-            run(["cmake", "--build", "--preset", "dev", "--target", args.test], args.folder)
-            print(run([os.path.join("build", "dev", "bin", args.test)], args.folder))
-    except (DocError, OSError) as error:
+        for example in args.examples:
+            doc, max_files, target = example.rsplit(":", 2)
+            try_example(args.folder, doc, int(max_files), target)
+    except (DocError, OSError, ValueError) as error:
         print(f"try_doc: {error}", file=sys.stderr)
         return 1
     return 0

@@ -236,8 +236,9 @@ Status check_activation(const Members& m, const ModelConfig& c) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     if (m.find(key) == nullptr) continue;
     ONEPASS_ASSIGN(const std::string name, m.text(key));
+    const std::string_view act = name;
     const bool known =
-        c.architecture->post_norms ? name == "gelu_pytorch_tanh" || name == "gelu" : name == "silu";
+        c.architecture->post_norms ? act == "gelu_pytorch_tanh" || act == "gelu" : act == "silu";
     if (!known) return m.refuse(ErrorCode::unsupported, key, "is " + io::clipped(name));
   }
   return {};

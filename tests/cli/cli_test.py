@@ -314,13 +314,13 @@ class TokenizeTest(CliTest):
                 texts = file.read().split(b"\n__ggml_vocab_test__\n")
             with open(path + ".out", encoding="ascii") as file:
                 lines = file.read().splitlines()
-            # One process for each case takes long under a sanitizer: every third case, others in turn.
-            for i in range(len(name) % 3, len(lines), 3):
+            # One process for each case takes long under a sanitizer: every sixth case, others in turn.
+            for i in range(len(name) % 6, len(lines), 6):
                 with self.subTest(name=name, case=i):
                     ids = self.ids("-m", path, stdin=texts[i])
                     self.assertEqual(ids, [int(word) for word in lines[i].split()])
                     cases += 1
-        self.assertGreaterEqual(cases, 50)
+        self.assertGreaterEqual(cases, 25)
         print(f"{cases} cases of {len(names)} vocabularies", file=sys.stderr)
 
 

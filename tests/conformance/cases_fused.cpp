@@ -475,8 +475,10 @@ void add_fused(Set set, std::vector<Case>& cases) {
          return matmul_form(c);
        });
   draw(cases, "norm q", 40 * times, [](Random& r, std::size_t i) {
-    return norm_q_case(i % 2 == 0, r.pick<std::uint32_t>({1, 2, 7, 33}),
-                       r.pick<std::uint32_t>({32, 64, 96, 256, 1024}), r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const auto dim = r.pick<std::uint32_t>({32, 64, 96, 256, 1024});
+    const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return norm_q_case(i % 2 == 0, rows, dim, variant);
   });
   std::vector<DType> split;
   for (const DType format : formats) {

@@ -98,7 +98,10 @@ Case id_case(DType format, std::uint32_t tokens, std::uint32_t used, std::uint32
     const Weights w = any_weights(random, format, experts, n, k);
     std::vector<std::uint32_t> ids(std::size_t{tokens} * used);
     // Now and then an expert that does not exist: zeros.
-    for (std::uint32_t& id : ids) id = random.below(experts) + (random.below(9) == 0 ? experts : 0);
+    for (std::uint32_t& id : ids) {
+      id = random.below(experts);
+      if (random.below(9) == 0) id += experts;
+    }
     Prepared p;
     p.add(input(DType::f32, x_shape, x.bytes, odd_offset(DType::f32, variant + 1)));
     p.add(input(format, {experts, n, k}, w.bytes, offset));
@@ -173,16 +176,22 @@ void add_matmul(Set set, std::vector<Case>& cases) {
   draw(cases, "affine", full ? 2000 : 300, [](Random& r, std::size_t i) {
     const std::uint32_t bits = r.pick<std::uint32_t>({2, 3, 4, 6, 8});
     const std::uint32_t group = r.pick<std::uint32_t>({32, 64, 128});
-    return affine_case(float_types()[i % 3], bits, group, r.pick<std::uint32_t>({1, 2, 7, 33}),
-                       r.pick<std::uint32_t>({1, 5, 17, 33}),
-                       group * r.pick<std::uint32_t>({1, 2, 5}), r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t k = group * r.pick<std::uint32_t>({1, 2, 5});
+    const auto n = r.pick<std::uint32_t>({1, 5, 17, 33});
+    const auto m = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return affine_case(float_types()[i % 3], bits, group, m, n, k, variant);
   });
   draw(cases, "id", full ? 3400 : 540, [](Random& r, std::size_t i) {
     const DType format = weight_formats()[i % weight_formats().size()];
     const std::uint32_t experts = r.pick<std::uint32_t>({1, 2, 5, 8});
-    return id_case(format, r.pick<std::uint32_t>({1, 2, 7, 33}), r.pick<std::uint32_t>({1, 2, 3}),
-                   experts, r.pick<std::uint32_t>({1, 7, 17, 33}),
-                   r.pick<std::uint32_t>(widths_of(format, Set::ci)), r.below(5), r.below(2) == 0);
+    const bool pairs = r.below(2) == 0;
+    const std::uint32_t variant = r.below(5);
+    const auto k = r.pick<std::uint32_t>(widths_of(format, Set::ci));
+    const auto n = r.pick<std::uint32_t>({1, 7, 17, 33});
+    const auto used = r.pick<std::uint32_t>({1, 2, 3});
+    const auto tokens = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return id_case(format, tokens, used, experts, n, k, variant, pairs);
   });
 }
 

@@ -184,21 +184,27 @@ void add_move(Set set, std::vector<Case>& cases) {
   const std::size_t times = set == Set::full ? 10 : 1;
   const std::vector<std::uint32_t> sizes{1, 2, 7, 16, 33};
   draw(cases, "gather", 80 * times, [&](Random& r, std::size_t i) {
-    return gather_case(unpacked[i % unpacked.size()], r.pick(sizes),
-                       r.pick<std::uint32_t>({1, 2, 5}), r.pick(sizes), r.below(5));
+    const std::uint32_t variant = r.below(5), n = r.pick(sizes);
+    const auto blocks = r.pick<std::uint32_t>({1, 2, 5});
+    const std::uint32_t rows = r.pick(sizes);
+    return gather_case(unpacked[i % unpacked.size()], rows, blocks, n, variant);
   });
   draw(cases, "transpose", 60 * times, [&](Random& r, std::size_t i) {
-    return transpose_case(plain[i % plain.size()], 1 + r.below(2), r.pick(sizes), r.pick(sizes),
-                          r.below(2) * r.pick(sizes), r.below(5));
+    const std::uint32_t variant = r.below(5), kept = r.below(2), c = kept * r.pick(sizes);
+    const std::uint32_t b = r.pick(sizes), a = r.pick(sizes), batch = 1 + r.below(2);
+    return transpose_case(plain[i % plain.size()], batch, a, b, c, variant);
   });
   draw(cases, "columns", 100 * times, [&](Random& r, std::size_t i) {
     const std::uint32_t cols = r.pick(sizes), start = r.pick<std::uint32_t>({0, 1, 5});
-    return columns_case(i % 2 == 0, plain[i / 2 % plain.size()], r.pick(sizes),
-                        start + cols + r.pick<std::uint32_t>({0, 3}), start, cols, r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t width = start + cols + r.pick<std::uint32_t>({0, 3});
+    const std::uint32_t rows = r.pick(sizes);
+    return columns_case(i % 2 == 0, plain[i / 2 % plain.size()], rows, width, start, cols, variant);
   });
   draw(cases, "concat", 60 * times, [&](Random& r, std::size_t i) {
-    return concat_case(plain[i % plain.size()], r.pick(sizes), r.pick(sizes), r.pick(sizes),
-                       r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t b = r.pick(sizes), a = r.pick(sizes), rows = r.pick(sizes);
+    return concat_case(plain[i % plain.size()], rows, a, b, variant);
   });
 }
 

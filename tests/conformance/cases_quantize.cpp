@@ -107,15 +107,17 @@ void add_quantize(Set set, std::vector<Case>& cases) {
   const std::size_t times = set == Set::full ? 8 : 1;
   draw(cases, "quantize", 130 * times, [&](Random& r, std::size_t i) {
     const DType format = blocks[i % blocks.size()];
-    return quantize_case(format, r.pick<std::uint32_t>({1, 2, 7, 33}),
-                         info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5}),
-                         r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t k = info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5});
+    const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return quantize_case(format, rows, k, variant);
   });
   draw(cases, "dequantize", 130 * times, [&](Random& r, std::size_t i) {
     const DType format = all[i % all.size()];
-    return dequantize_case(format, r.pick<std::uint32_t>({1, 2, 7, 33}),
-                           info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5}),
-                           r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t k = info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5});
+    const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return dequantize_case(format, rows, k, variant);
   });
 }
 

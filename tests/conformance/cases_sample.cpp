@@ -36,8 +36,10 @@ Case embed_case(const EmbedCase& c) {
     }
     std::vector<std::uint32_t> tokens(c.rows);
     // Now and then a token that does not exist: zeros.
-    for (std::uint32_t& t : tokens)
-      t = random.below(c.vocab) + (random.below(9) == 0 ? c.vocab : 0);
+    for (std::uint32_t& t : tokens) {
+      t = random.below(c.vocab);
+      if (random.below(9) == 0) t += c.vocab;
+    }
     const auto step_of = [&](std::uint32_t first, std::uint32_t count) {
       std::vector<StepRow> rows;
       for (std::uint32_t r = first; r < first + count; ++r) rows.push_back({tokens[r], r, 0, 0});
@@ -356,14 +358,17 @@ void add_embed(Set set, std::vector<Case>& cases) {
 
 void add_sample(Set set, std::vector<Case>& cases) {
   draw(cases, "argmax", set == Set::full ? 300 : 60, [](Random& r, std::size_t) {
-    return argmax_case(r.pick<std::uint32_t>({1, 2, 7, 33}),
-                       r.pick<std::uint32_t>({1, 2, 7, 33, 100, 257, 1000}), r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const auto cols = r.pick<std::uint32_t>({1, 2, 7, 33, 100, 257, 1000});
+    const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
+    return argmax_case(rows, cols, variant);
   });
   draw(cases, "select", set == Set::full ? 600 : 120, [](Random& r, std::size_t i) {
     const std::uint32_t cols = r.pick<std::uint32_t>({1, 2, 7, 33, 100, 257, 1000, 5000});
-    return select_case(cols > 1000 ? 1 + r.below(2) : r.pick<std::uint32_t>({1, 2, 7, 33}), cols,
-                       i % 2 == 0 ? 0 : std::min(cols, r.pick<std::uint32_t>({1, 3, 40, 600})),
-                       r.below(5));
+    const std::uint32_t variant = r.below(5);
+    const std::uint32_t k = i % 2 == 0 ? 0 : std::min(cols, r.pick<std::uint32_t>({1, 3, 40, 600}));
+    const std::uint32_t rows = cols > 1000 ? 1 + r.below(2) : r.pick<std::uint32_t>({1, 2, 7, 33});
+    return select_case(rows, cols, k, variant);
   });
   draw(cases, "sample", set == Set::full ? 600 : 120, [](Random& r, std::size_t) {
     SampleCase c;
@@ -378,7 +383,8 @@ void add_sample(Set set, std::vector<Case>& cases) {
   });
   draw(cases, "advance", set == Set::full ? 60 : 20, [](Random& r, std::size_t) {
     const std::uint32_t rows = r.pick<std::uint32_t>({1, 2, 5, 9});
-    return advance_case(rows, 1 + r.below(rows), r.pick<std::uint32_t>({1, 2, 4}));
+    const auto slots = r.pick<std::uint32_t>({1, 2, 4});
+    return advance_case(rows, 1 + r.below(rows), slots);
   });
 }
 

@@ -107,11 +107,11 @@ std::vector<float> part_of(const std::vector<float>& all, std::size_t i, std::si
 TEST(AttentionForms, TypesHeadsAndCuts) {
   const struct {
     std::uint32_t heads, kv_heads, dim;
-  } shapes[] = {{4, 1, 128}, {3, 3, 64}, {14, 2, 96}, {5, 1, 32}, {8, 1, 512}, {2, 2, 256}};
+  } shapes[] = {{4, 1, 128}, {3, 3, 64}, {14, 2, 96}, {5, 1, 32}, {3, 1, 512}, {2, 2, 256}};
   for (const auto& s : shapes) {
     for (DType k_type : cache_dtypes) {
       for (DType v_type : cache_dtypes) {
-        for (std::uint32_t rows : {1u, 7u}) {
+        for (std::uint32_t rows : {1u, k_type == v_type ? 7u : 2u}) {
           ops::AttentionParams p = base(rows, s.heads, s.kv_heads, s.dim, 1, 700, v_type);
           p.kv_len = 601;
           const Sequence keys(k_type, v_type, s.kv_heads, 700, s.dim, 31);
