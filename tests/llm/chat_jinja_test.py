@@ -6,6 +6,7 @@ import functools
 import glob
 import json
 import os
+import struct
 import subprocess
 import sys
 import unittest
@@ -167,31 +168,53 @@ class Compare(unittest.TestCase):
                     rendered += 1
         return rendered
 
-    def agree_on_files(self, paths):
-        jobs = []
-        for path in paths:
-            with open(path, encoding="utf-8") as file:
-                template = file.read()
-            jobs += [(f"{os.path.basename(path)}, {name}", job_for(template, conversation))
-                     for name, conversation in CONVERSATIONS.items()]
-        return self.agree(jobs)
+    def agree_on_templates(self, templates):
+        return self.agree([(f"{file}, {name}", job_for(template, conversation))
+                           for file, template in templates
+                           for name, conversation in CONVERSATIONS.items()])
+
+
+def templates_in(*folder):
+    """(file name, text) of the templates in a folder."""
+    for path in sorted(glob.glob(os.path.join(*folder, "*.jinja"))):
+        with open(path, encoding="utf-8") as file:
+            yield os.path.basename(path), file.read()
+
+
+def templates_of_models(*folder):
+    """Likewise, of the GGUF files that have one."""
+    key = b"tokenizer.chat_template" + struct.pack("<I", 8)
+    for path in sorted(glob.glob(os.path.join(*folder, "*.gguf"))):
+        with open(path, "rb") as file:
+            data = file.read()
+        at = data.find(key)
+        if at >= 0:
+            at += len(key)
+            size, = struct.unpack_from("<Q", data, at)
+            yield os.path.basename(path), data[at + 8:at + 8 + size].decode()
 
 
 class TemplatesTest(Compare):
+    def check(self, templates, what):
+        rendered = self.agree_on_templates(templates)
+        print(f"{len(templates)} templates {what}, {len(CONVERSATIONS)} conversations, "
+              f"{rendered} rendered, the others refused by both")
+        self.assertGreaterEqual(rendered, 6 * len(templates))
+
     def test_templates_in_the_style_of_known_models(self):
-        paths = sorted(glob.glob(os.path.join(HERE, "chat_templates", "*.jinja")))
-        self.assertGreaterEqual(len(paths), 20)
-        rendered = self.agree_on_files(paths)
-        print(f"{len(paths)} templates, {len(CONVERSATIONS)} conversations, {rendered} rendered")
-        self.assertGreaterEqual(rendered, 6 * len(paths))
+        templates = list(templates_in(HERE, "chat_templates"))
+        self.assertGreaterEqual(len(templates), 20)
+        self.check(templates, "of our own")
 
     @unittest.skipUnless(TEST_DATA and os.path.isdir(os.path.join(TEST_DATA, "templates")),
                          "no templates in ONEPASS_TEST_DATA")
     def test_published_templates(self):
-        paths = sorted(glob.glob(os.path.join(TEST_DATA, "templates", "*.jinja")))
-        rendered = self.agree_on_files(paths)
-        print(f"{len(paths)} published templates, {rendered} rendered")
-        self.assertGreaterEqual(rendered, 5 * len(paths))
+        self.check(list(templates_in(TEST_DATA, "templates")), "as published")
+
+    @unittest.skipUnless(TEST_DATA and os.path.isdir(os.path.join(TEST_DATA, "gguf")),
+                         "no models in ONEPASS_TEST_DATA")
+    def test_templates_of_models(self):
+        self.check(list(templates_of_models(TEST_DATA, "gguf")), "of GGUF files")
 
 
 class SnippetsTest(Compare):
