@@ -150,7 +150,8 @@ TEST(ChatTemplate, DepthIsBounded) {
     const auto result = render("{{ " + repeated(part, 100000));
     ASSERT_FALSE(result);
   }
-  for (const char* part : {".a", "|trim", "[0]", " + 1", " is defined()", "()", " and 1", " if 1"}) {
+  for (const char* part :
+       {".a", "|trim", "[0]", " + 1", " is defined()", "()", " and 1", " if 1"}) {
     SCOPED_TRACE(part);
     expect_error("{{ bos_token" + repeated(part, 50000) + " }}", ErrorCode::limit, "nested");
   }
