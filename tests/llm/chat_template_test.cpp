@@ -136,6 +136,19 @@ TEST(ChatTemplate, WorkIsBounded) {
       ErrorCode::limit, "bytes");
 }
 
+TEST(ChatTemplate, SlowCasesCostMore) {
+  const std::string texts = "{% set s = 'a' * 1000000 %}{% set t = 'a' * 500000 ~ 'b' %}";
+  for (const char* use :
+       {"{{ t in s }}", "{{ s.replace(t, '') }}", "{{ s.split(t) }}", "{{ s.find(t) }}",
+        "{{ s.rsplit(t) }}", "{{ s.count(t) }}", "{{ s.partition(t) }}"}) {
+    SCOPED_TRACE(use);
+    expect_error(texts + use, ErrorCode::limit, "steps");
+  }
+  std::string sets;
+  for (int i = 0; i < 3000; ++i) sets += "{% set v" + std::to_string(i) + " = 1 %}";
+  expect_error("{% for i in range(100) %}" + sets + "{% endfor %}", ErrorCode::limit, "steps");
+}
+
 TEST(ChatTemplate, DepthIsBounded) {
   expect_error("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", ErrorCode::limit, "nest");
   expect_error("{% macro f(x) %}{% call f(x) %}{{ caller() }}{% endcall %}{% endmacro %}{{ f(1) }}",

@@ -60,7 +60,9 @@ Interpreter::Interpreter(std::string_view source, const ChatLimits& limits, std:
   scope_ = scopes_.back().get();
 }
 
-void Interpreter::define(std::string_view name, Value value) { set(name, std::move(value)); }
+void Interpreter::define(std::string_view name, Value value) {
+  scope_->variables.emplace_back(name, std::move(value));
+}
 
 Result<std::string> Interpreter::run(const Body& body) {
   std::string out;
@@ -122,14 +124,16 @@ void Interpreter::leave(Scope* scope) {
   free_scopes_.push_back(scope);
 }
 
-void Interpreter::set(std::string_view name, Value value) {
+Status Interpreter::set(std::string_view name, Value value) {
+  ONEPASS_TRY(budget_.pay(scope_->variables.size() / 16));
   for (auto& [known, old] : scope_->variables) {
     if (known == name) {
       old = std::move(value);
-      return;
+      return {};
     }
   }
   scope_->variables.emplace_back(name, std::move(value));
+  return {};
 }
 
 Result<Value> Interpreter::lookup(std::string_view name) {
@@ -196,7 +200,7 @@ Result<Interpreter::Flow> Interpreter::run_one(const Statement& s) {
       return run_for(s);
     case StatementKind::macro: {
       ONEPASS_ASSIGN(Macro* const macro, make_macro(s));
-      set(s.text, Value(static_cast<Object*>(macro)));
+      ONEPASS_TRY(set(s.text, Value(static_cast<Object*>(macro))));
       return Flow::next;
     }
     case StatementKind::call:
@@ -261,7 +265,7 @@ Result<Interpreter::Flow> Interpreter::run_rounds(const Statement& s, Loop& loop
   for (; loop.index < loop.items.size(); ++loop.index) {
     ONEPASS_ASSIGN(scope_, enter(scope_));
     Scope* const scope = scope_;
-    set("loop", Value(static_cast<Object*>(&loop)));
+    ONEPASS_TRY(set("loop", Value(static_cast<Object*>(&loop))));
     ONEPASS_TRY(assign(*s.target, loop.items[loop.index]));
     ONEPASS_ASSIGN(const Flow flow, run_body(s.body));
     leave(scope);
@@ -278,7 +282,9 @@ Result<Interpreter::Flow> Interpreter::run_with(const Statement& s) {
   }
   ONEPASS_ASSIGN(scope_, enter(scope_));
   Scope* const scope = scope_;
-  for (std::size_t i = 0; i < values.size(); ++i) set(s.params[i].name, std::move(values[i]));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ONEPASS_TRY(set(s.params[i].name, std::move(values[i])));
+  }
   Result<Flow> flow = run_body(s.body);
   leave(scope);
   return flow;
@@ -312,8 +318,7 @@ Result<Value> Interpreter::through_filters(const Expr& chain, Value input) {
 
 Status Interpreter::assign(const Expr& target, Value value) {
   if (target.kind == ExprKind::name) {
-    set(target.name, std::move(value));
-    return {};
+    return set(target.name, std::move(value));
   }
   if (target.kind == ExprKind::attribute) {
     ONEPASS_ASSIGN(const Value space, lookup(target.items[0]->name));
@@ -396,14 +401,12 @@ Status Interpreter::bind_params(const Macro& macro, Args& args) {
     } else if (param.value) {
       ONEPASS_ASSIGN(value, eval(*param.value));
     }
-    set(param.name, std::move(value));
+    ONEPASS_TRY(set(param.name, std::move(value)));
   }
-  if (m.uses_varargs) set("varargs", Value::tuple(std::move(more)));
-  if (m.uses_kwargs) set("kwargs", Value::dict(std::move(more_named)));
-  if (m.uses_caller) {
-    set("caller", caller ? std::move(*caller) : Value::undefined("there is no caller"));
-  }
-  return {};
+  if (m.uses_varargs) ONEPASS_TRY(set("varargs", Value::tuple(std::move(more))));
+  if (m.uses_kwargs) ONEPASS_TRY(set("kwargs", Value::dict(std::move(more_named))));
+  if (!m.uses_caller) return {};
+  return set("caller", caller ? std::move(*caller) : Value::undefined("there is no caller"));
 }
 
 Result<Value> Interpreter::call_macro(const Macro& macro, Args& args) {

@@ -61,7 +61,7 @@ class Interpreter {
   // Scopes.
   Result<Scope*> enter(Scope* parent);
   void leave(Scope* scope);
-  void set(std::string_view name, Value value);
+  Status set(std::string_view name, Value value);
   Result<Value> lookup(std::string_view name);
   Result<Macro*> make_macro(const Statement& definition);
   Result<Value> call_macro(const Macro& macro, Args& args);

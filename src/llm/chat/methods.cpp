@@ -63,6 +63,7 @@ Result<Value> split_text(In& in, const Value& self, Args& args) {
   }
   ONEPASS_ASSIGN(const std::string_view separator, text_of(a[0], "split"));
   if (separator.empty()) return fail(ErrorCode::invalid_argument, "split: the separator is empty");
+  ONEPASS_TRY(in.budget().pay_search(self.bytes(), separator));
   return listed(in, split(self.bytes(), separator, max_splits, from_right));
 }
 
@@ -78,6 +79,7 @@ Result<Value> partition(In& in, const Value& self, Args& args) {
   if (separator.empty()) {
     return fail(ErrorCode::invalid_argument, "partition: the separator is empty");
   }
+  ONEPASS_TRY(in.budget().pay_search(self.bytes(), separator));
   const std::vector<std::string_view> parts = split(self.bytes(), separator, 1, from_right);
   if (parts.size() == 2) return listed(in, {parts[0], separator, parts[1]}, Form::tuple);
   if (from_right) return listed(in, {"", "", parts[0]}, Form::tuple);
@@ -110,7 +112,7 @@ template <bool from_right>
 Result<Value> find(In& in, const Value& self, Args& args) {
   ONEPASS_ASSIGN(const auto a, bind("find", args, {"sub"}));
   ONEPASS_ASSIGN(const std::string_view part, text_of(a[0], "find"));
-  ONEPASS_TRY(in.budget().pay_bytes(self.bytes().size()));
+  ONEPASS_TRY(in.budget().pay_search(self.bytes(), part));
   const std::size_t at = from_right ? self.bytes().rfind(part) : self.bytes().find(part);
   if (at == std::string_view::npos) return Value(-1);
   return Value(static_cast<std::int64_t>(count_code_points(self.bytes().substr(0, at))));
@@ -125,7 +127,7 @@ Result<Value> text_index(In& in, const Value& self, Args& args) {
 Result<Value> count_text(In& in, const Value& self, Args& args) {
   ONEPASS_ASSIGN(const auto a, bind("count", args, {"sub"}));
   ONEPASS_ASSIGN(const std::string_view part, text_of(a[0], "count"));
-  ONEPASS_TRY(in.budget().pay_bytes(self.bytes().size()));
+  ONEPASS_TRY(in.budget().pay_search(self.bytes(), part));
   if (part.empty()) return Value(static_cast<std::int64_t>(self.text()->length + 1));
   return Value(static_cast<std::int64_t>(split(self.bytes(), part, -1, false).size() - 1));
 }
@@ -136,7 +138,7 @@ Result<Value> replace(In& in, const Value& self, Args& args) {
   ONEPASS_ASSIGN(const std::string_view to, text_of(a[1], "replace"));
   ONEPASS_ASSIGN(const std::int64_t count, integer_or(a[2], -1));
   const std::string_view text = self.bytes();
-  ONEPASS_TRY(in.budget().pay_bytes(text.size()));
+  ONEPASS_TRY(in.budget().pay_search(text, from));
   std::vector<std::string_view> parts;
   if (from.empty()) {  // between all characters, and around them
     parts.push_back("");

@@ -12,6 +12,11 @@ using In = Interpreter;
 using Items = std::vector<Value>;
 
 Result<Items> items(In& in, const Value& v) { return items_of(v, in.budget()); }
+// For filters that take none and the like for an empty list.
+Result<Items> items_or_none(In& in, const Value& v) {
+  if (!truth(v)) return Items();
+  return items(in, v);
+}
 
 // value.a.b.0 for "a.b.0".
 Result<Value> dotted(In& in, Value value, const Value& path) {
@@ -121,6 +126,7 @@ Result<Value> unique(In& in, const Value& v, Args& args) {
   Items seen, kept;
   for (Value& value : values) {
     ONEPASS_ASSIGN(Value one, key.of(in, value));
+    if (!is_hashable(one)) return not_hashable(one);
     bool known = false;
     for (const Value& other : seen) {
       ONEPASS_ASSIGN(known, equal(one, other, in.budget()));
@@ -241,7 +247,7 @@ Result<Value> dict_items(In& in, const Value& v, Args& args) {
 }
 
 Result<Value> map(In& in, const Value& v, Args& args) {
-  ONEPASS_ASSIGN(const Items values, items(in, v));
+  ONEPASS_ASSIGN(const Items values, items_or_none(in, v));
   Items out;
   if (args.positional.empty() && !args.named.empty()) {
     ONEPASS_ASSIGN(const auto a, bind("map", args, {"attribute", "default"}));
@@ -275,7 +281,7 @@ Result<Value> map(In& in, const Value& v, Args& args) {
 
 template <bool wanted, bool by_attribute>
 Result<Value> chosen(In& in, const Value& v, Args& args) {
-  ONEPASS_ASSIGN(Items values, items(in, v));
+  ONEPASS_ASSIGN(Items values, items_or_none(in, v));
   std::optional<Value> attribute;
   Args rest;
   rest.named = std::move(args.named);

@@ -9,16 +9,13 @@
 namespace onepass::llm::chat {
 namespace {
 
-Result<bool> parity(const Value& value, std::int64_t wanted) {
-  if (!value.is_integer()) {
-    return fail(ErrorCode::invalid_argument,
-                std::string("odd and even are for integers, got ") + value.type_name());
-  }
-  return (value.as_integer() & 1) == wanted;
+Result<bool> parity(Interpreter& in, const Value& value, int wanted) {
+  ONEPASS_ASSIGN(const Value rest, binary(in, "%", value, Value(2)));
+  return rest.is_number() && rest.as_real() == wanted;
 }
 
 bool is_callable(const Value& value) {
-  if (value.is<Method>() || value.is<const Function*>()) return true;
+  if (value.is<Method>() || value.is<const Function*>() || value.is_undefined()) return true;
   const auto* object = value.get<Object*>();
   return object != nullptr && (dynamic_cast<const Macro*>(*object) != nullptr ||
                                dynamic_cast<const Joiner*>(*object) != nullptr);
@@ -88,8 +85,8 @@ constexpr Test table[] = {
      }},
     {"callable", 0,
      [](In&, const Value& v, const Args&) -> Result<bool> { return is_callable(v); }},
-    {"odd", 0, [](In&, const Value& v, const Args&) { return parity(v, 1); }},
-    {"even", 0, [](In&, const Value& v, const Args&) { return parity(v, 0); }},
+    {"odd", 0, [](In& in, const Value& v, const Args&) { return parity(in, v, 1); }},
+    {"even", 0, [](In& in, const Value& v, const Args&) { return parity(in, v, 0); }},
     {"lower", 0,
      [](In& in, const Value& v, const Args&) -> Result<bool> {
        ONEPASS_ASSIGN(const std::string text, to_text(v, in.budget()));

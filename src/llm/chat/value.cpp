@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include "llm/chat/object.h"
 #include "llm/chat/text.h"
@@ -83,7 +83,7 @@ Value Value::dict(std::vector<std::pair<Value, Value>> entries) {
   auto shared = std::make_shared<Dict>();
   std::uint32_t depth = 0;
   Budget unlimited(~std::uint64_t{0});
-  std::unordered_map<std::string_view, std::size_t> texts;  // views of keys in shared->entries
+  std::map<std::string_view, std::size_t> texts;  // views of keys in shared->entries
   const auto place_of = [&](const Value& key) {
     std::size_t place = shared->entries.size();
     if (key.is_text()) return texts.try_emplace(key.bytes(), place).first->second;
@@ -177,7 +177,7 @@ Status Budget::pay(std::uint64_t steps) {
 
 Error not_hashable(const Value& value) {
   return make_error(ErrorCode::invalid_argument,
-                    std::string(value.type_name()) + " cannot be the key of a dict");
+                    std::string(value.type_name()) + " cannot be a key");
 }
 
 bool truth(const Value& value) noexcept {
@@ -250,7 +250,7 @@ Result<bool> contains(const Value& container, const Value& item, Budget& budget)
       return fail(ErrorCode::invalid_argument,
                   std::string("'in' a str needs a str, got ") + item.type_name());
     }
-    ONEPASS_TRY(budget.pay_bytes(text->bytes.size()));
+    ONEPASS_TRY(budget.pay_search(text->bytes, item.bytes()));
     return text->bytes.find(item.bytes()) != std::string::npos;
   }
   if (const Dict* dict = container.mapping()) {

@@ -125,6 +125,10 @@ class Budget {
   explicit Budget(std::uint64_t steps) : steps_(steps), left_(steps) {}
   Status pay(std::uint64_t steps);
   Status pay_bytes(std::size_t bytes) { return pay(bytes / 16 + 1); }
+  // The worst case of a search; texts that nearly match everywhere are that slow.
+  Status pay_search(std::string_view text, std::string_view part) {
+    return pay((text.size() / 16 + 1) * (part.size() / 64 + 1));
+  }
 
  private:
   std::uint64_t steps_, left_;
