@@ -6,6 +6,7 @@ import functools
 import glob
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def by_library(jobs):
     lines = "".join(json.dumps(job) + "\n" for job in jobs)
     result = subprocess.run([CHAT_RENDER], input=lines.encode(), capture_output=True, timeout=120,
                             check=True)
-    return [json.loads(line) for line in result.stdout.decode().splitlines()]
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def call(name, **arguments):
@@ -231,6 +232,44 @@ class SnippetsTest(Compare):
         rendered = self.agree(jobs)
         print(f"{len(snippets)} snippets, {rendered} rendered")
         self.assertGreaterEqual(rendered, 0.6 * len(snippets))
+
+
+class WhiteSpaceTest(Compare):
+    """Random templates: which white space stays is where evaluators differ most."""
+    GAPS = (" ", "  ", "\n", "\t", "a", "b\n", "\r\n", "\u00a0", "\x0b", "\u2028", "}", "%", "#")
+
+    def setUp(self):
+        self.random = random.Random(20240611)
+
+    def gap(self):
+        return "".join(self.random.choice(self.GAPS) for _ in range(self.random.randint(0, 5)))
+
+    def tag(self, text):
+        begin, end = (self.random.choice(("", "", "", "-", "+")) for _ in range(2))
+        return f"{{%{begin} {text} {end}%}}"
+
+    def part(self, depth):
+        inner = self.parts(depth - 1) if depth > 0 else self.gap()
+        begin, end = (self.random.choice(("", "-")) for _ in range(2))
+        return self.random.choice((
+            lambda: self.gap(),
+            lambda: f"{{{{{begin} n {end}}}}}",
+            lambda: f"{{#{begin} comment {end}#}}",
+            lambda: f"{self.tag('raw').replace('+%', '%')}{self.gap()}{self.tag('endraw')}",
+            lambda: self.tag("if n > 3") + inner + self.tag("else") + self.gap() + self.tag("endif"),
+            lambda: self.tag("for i in l") + inner + self.tag("endfor"),
+            lambda: self.tag("set q") + inner + self.tag("endset") + "[{{ q }}]",
+            lambda: self.tag("generation") + inner + self.tag("endgeneration"),
+            lambda: self.tag("macro f()") + inner + self.tag("endmacro") + "{{ f() }}"))()
+
+    def parts(self, depth):
+        return "".join(self.gap() + self.part(depth) for _ in range(self.random.randint(0, 3))) + self.gap()
+
+    def test_random_templates(self):
+        templates = [self.parts(3) for _ in range(1000)]
+        jobs = [(template, job_for(template, {"variables": {"n": 7, "l": [1, 2]}}))
+                for template in templates]
+        self.assertGreaterEqual(self.agree(jobs), 900)
 
 
 if __name__ == "__main__":
