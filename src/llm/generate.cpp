@@ -45,6 +45,12 @@ Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
   });
 }
 
+Status Generator::truncate(std::uint32_t n) {
+  ONEPASS_TRY(decoder_.truncate(n));
+  pending_.reset();
+  return {};
+}
+
 Result<GenerateReport> Generator::run(std::string_view prompt, const GenerateOptions& options,
                                       const Each& each) {
   if (!model_.tokenizer) return model_.tokenizer.error();

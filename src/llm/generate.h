@@ -70,6 +70,8 @@ class Generator {
                              const Each& each);
   Result<GenerateReport> run(std::span<const std::uint32_t> prompt, const GenerateOptions& options,
                              const Each& each);
+  // Forgets all but the first n tokens, which must be in the cache; the next run needs a prompt.
+  Status truncate(std::uint32_t n);
   const TextModel& model() const noexcept { return model_; }
   const Decoder& decoder() const noexcept { return decoder_; }
 

@@ -1,15 +1,17 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <random>
+#include <optional>
 
 #include "bandwidth.h"
+#include "chat_args.h"
 #include "common.h"
 #include "core/os.h"
 #include "json_writer.h"
+#include "llm/chat/session.h"
 #include "llm/generate.h"
+#include "sampling_args.h"
 #include "terminal.h"
 
 namespace onepass::tool {
@@ -21,8 +23,9 @@ struct GenerateArgs {
   std::string tokens;
   std::uint32_t n = 256;
   std::uint32_t context = 0;
-  llm::SamplingOptions sampling{.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-  std::string seed = "1";
+  SamplingArgs sampling;
+  ChatArgs chat;
+  bool is_chat = false;
   bool special = false;
   bool json = false;
 };
@@ -78,7 +81,7 @@ void print_line(const llm::GenerateReport& r, const Figures& f) {
 
 std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm::GenerateReport& r,
                     const Figures& f, const std::string& text) {
-  const llm::SamplingOptions& s = args.sampling;
+  const llm::SamplingOptions& s = args.sampling.options;
   JsonWriter json;
   json.begin_object();
   json.key("model").value(g.model().model->config().name);
@@ -116,19 +119,33 @@ std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm
   return json.text() + "\n";
 }
 
-void check_usage(GenerateArgs& args) {
-  llm::SamplingOptions& s = args.sampling;
-  if (args.seed == "random") {
-    std::random_device random;
-    s.seed = std::uint64_t{random()} << 32 | random();
-  } else {
-    const char* end = args.seed.data() + args.seed.size();
-    const auto [at, error] = std::from_chars(args.seed.data(), end, s.seed);
-    if (error != std::errc() || at != end) {
-      refuse("--seed", "'" + args.seed + "', expected a number from 0 to 2^64 - 1 or 'random'");
-    }
-  }
-  if (const Status status = llm::check(s); !status) refuse("sampling", status.error());
+// The prompt as a user's message.
+Result<std::string> render_chat(const GenerateArgs& args, const llm::ChatTemplate& chat,
+                                const llm::Tokenizer& tokenizer) {
+  llm::ChatInput input;
+  llm::set_special_tokens(input, tokenizer);
+  args.chat.apply_to(input);
+  input.messages.push_back({"user", args.prompt});
+  return chat.render(input);
+}
+
+// Nothing unless the prompt is a message. Read before the weights: what is wrong shows at once.
+Result<std::optional<llm::ChatTemplate>> open_chat(const GenerateArgs& args) {
+  if (!args.is_chat) return std::optional<llm::ChatTemplate>();
+  if (args.prompt.empty()) refuse("--chat", "needs a message, give it with -p");
+  llm::ChatInput ignored;
+  args.chat.apply_to(ignored);
+  ONEPASS_ASSIGN(const std::string path, args.model.path());
+  ONEPASS_ASSIGN(llm::ChatTemplate chat, args.chat.open_template(path));
+  return std::optional(std::move(chat));
+}
+
+Result<int> show_prompt(const GenerateArgs& args, const llm::ChatTemplate& chat) {
+  ONEPASS_ASSIGN(const std::string path, args.model.path());
+  ONEPASS_ASSIGN(const llm::Tokenizer tokenizer, llm::open_tokenizer(path));
+  ONEPASS_ASSIGN(const std::string rendered, render_chat(args, chat, tokenizer));
+  ONEPASS_TRY(put(rendered));
+  return 0;
 }
 
 // As trained, but no more than this run needs.
@@ -146,7 +163,7 @@ std::uint32_t context_for(const GenerateArgs& args, std::uint32_t trained, std::
 }
 
 Result<int> run_generate(GenerateArgs& args) {
-  check_usage(args);
+  args.sampling.check();
   std::vector<std::uint32_t> ids;
   if (!args.tokens.empty()) {
     const auto parsed = parse_ids(args.tokens);
@@ -156,10 +173,18 @@ Result<int> run_generate(GenerateArgs& args) {
     ONEPASS_ASSIGN(args.prompt, read_stdin());
   }
 
+  ONEPASS_ASSIGN(const std::optional<llm::ChatTemplate> chat, open_chat(args));
+  if (args.chat.show_prompt) return show_prompt(args, *chat);
+
   const std::uint64_t start = os::now_ns();
   ONEPASS_ASSIGN(llm::TextModel model, args.model.open());
   const bool has_text = model.tokenizer.has_value();
-  if (args.tokens.empty()) {
+  if (chat) {
+    ONEPASS_TRY(model.tokenizer);
+    ONEPASS_ASSIGN(const std::string rendered, render_chat(args, *chat, *model.tokenizer));
+    ONEPASS_ASSIGN(ids, llm::encode_chat(*model.tokenizer, rendered));
+    if (ids.empty()) refuse("--chat", "the template gives no text");
+  } else if (args.tokens.empty()) {
     ONEPASS_TRY(model.tokenizer);
     ONEPASS_ASSIGN(
         ids, llm::encode_prompt(*model.tokenizer, args.prompt, {.parse_special = args.special}));
@@ -167,19 +192,13 @@ Result<int> run_generate(GenerateArgs& args) {
   }
   llm::DecoderOptions decoder;
   decoder.context = context_for(args, model.model->config().context, ids.size());
-  decoder.sampling = args.sampling;
+  decoder.sampling = args.sampling.options;
   ONEPASS_ASSIGN(llm::Generator generator, llm::Generator::create(std::move(model), decoder));
   const double load_s = seconds(os::now_ns() - start);
 
-  const llm::SamplingOptions& s = args.sampling;
-  if (s.is_greedy()) {
-    std::cerr << "sampling: the most likely token\n";
-  } else {
-    std::cerr << "sampling: temp " << s.temperature << ", top-k " << s.top_k << ", top-p "
-              << s.top_p << ", min-p " << s.min_p << ", seed " << s.seed << '\n';
-  }
+  args.sampling.tell();
   ProgressBar bar("prompt");
-  bool told_prompt = args.json || args.prompt.empty() || !stdout_is_terminal();
+  bool told_prompt = args.json || args.is_chat || args.prompt.empty() || !stdout_is_terminal();
   std::string text;
   bool first = true;
   const auto each = [&](const llm::Piece& piece) -> Status {
@@ -195,7 +214,7 @@ Result<int> run_generate(GenerateArgs& args) {
   };
   llm::GenerateOptions options;
   options.max_tokens = args.n;
-  options.sampling = s;
+  options.sampling = args.sampling.options;
   options.cancel = &interrupt_flag();
   options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
   ONEPASS_ASSIGN(const llm::GenerateReport report, generator.run(ids, options, each));
@@ -206,7 +225,7 @@ Result<int> run_generate(GenerateArgs& args) {
   if (args.json) ONEPASS_TRY(put(to_json(args, generator, report, figures, text)));
   if (report.stop == llm::StopReason::end_of_text && report.tokens.empty()) {
     std::cerr << "the model ended the text at once; one made for chats needs its template, see "
-                 "--special\n";
+                 "--chat\n";
   }
   if (report.stop == llm::StopReason::context_full) {
     std::cerr << "stopped: the context of " << generator.decoder().context()
@@ -229,17 +248,13 @@ void add_generate(CLI::App& app, Run& run) {
       ->excludes(prompt);
   command->add_flag("--special", args->special,
                     "read special tokens written in the prompt as such");
+  CLI::Option* chat = command->add_flag("--chat", args->is_chat,
+                                        "the prompt is a message, written as the model's "
+                                        "chat template wants it");
+  chat->excludes("--tokens")->excludes("--special");
+  args->chat.add_to(*command, "print the prompt with its template and stop", chat);
   command->add_option("-n,--predict", args->n, "most tokens to generate")->capture_default_str();
-  llm::SamplingOptions& s = args->sampling;
-  command->add_option("--temp", s.temperature, "0: the most likely token")->capture_default_str();
-  command->add_option("--top-k", s.top_k, "keep the k most likely tokens, 0: all")
-      ->capture_default_str();
-  command->add_option("--top-p", s.top_p, "keep the most likely tokens up to this probability")
-      ->capture_default_str();
-  command->add_option("--min-p", s.min_p, "drop tokens below this share of the most likely one")
-      ->capture_default_str();
-  command->add_option("--seed", args->seed, "equal seeds give equal texts; or 'random'")
-      ->capture_default_str();
+  args->sampling.add_to(*command);
   command
       ->add_option("-c,--context", args->context, "tokens, 0: what is needed, at most as trained")
       ->capture_default_str();
@@ -248,6 +263,7 @@ void add_generate(CLI::App& app, Run& run) {
       "Text goes to stdout, everything else to stderr.\nExamples:\n"
       "  onepass generate\n"
       "  onepass generate -p \"Tom had a red ball.\" -n 100 --seed 7\n"
+      "  onepass generate --chat -m model.gguf -p \"Why is the sky blue?\"\n"
       "  echo \"Once upon a time\" | onepass generate -m model.gguf -p - --temp 0");
   command->callback([&run, args] {
     run = [args] {

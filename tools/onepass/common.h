@@ -20,6 +20,7 @@ using Run = std::function<int()>;
 // Each adds one subcommand to the app and, once it is parsed, sets run.
 void add_bench(CLI::App& app, Run& run);
 void add_block(CLI::App& app, Run& run);
+void add_chat(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);

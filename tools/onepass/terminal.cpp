@@ -32,6 +32,15 @@ void catch_signals() {
 
 const std::atomic<bool>& interrupt_flag() noexcept { return flag; }
 
+void forget_interrupt() {
+  flag.store(false, std::memory_order_relaxed);
+  catch_signals();
+}
+
+bool stdin_is_terminal() noexcept {
+  static const bool is = isatty(STDIN_FILENO) != 0;
+  return is;
+}
 bool stderr_is_terminal() noexcept {
   static const bool is = isatty(STDERR_FILENO) != 0;
   return is;

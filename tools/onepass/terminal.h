@@ -13,6 +13,10 @@ void catch_signals();
 const std::atomic<bool>& interrupt_flag() noexcept;
 inline bool interrupted() noexcept { return interrupt_flag().load(std::memory_order_relaxed); }
 
+// Forgets a Ctrl-C; the next one sets the flag again.
+void forget_interrupt();
+
+bool stdin_is_terminal() noexcept;
 bool stderr_is_terminal() noexcept;
 bool stdout_is_terminal() noexcept;
 

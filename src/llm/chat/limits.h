@@ -1,0 +1,17 @@
+// The most a chat template may do. Real ones stay far below each of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace onepass::llm {
+
+struct ChatLimits {
+  std::size_t template_bytes = std::size_t{1} << 20;
+  std::uint64_t steps = 10'000'000;
+  std::size_t output_bytes = std::size_t{16} << 20;  // also of one text on the way
+  std::uint32_t depth = 100;  // of tags and expressions, of calls, of lists in lists
+  std::uint32_t range = 1'000'000;
+};
+
+}  // namespace onepass::llm

@@ -1,0 +1,291 @@
+"""chat_test.py PROGRAM SOURCE_DIR TEST_DATA [unittest arguments]: conversations as a user has them.
+TEST_DATA may be empty; what needs it is then skipped."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
+TEMPLATES = os.path.join(SOURCE_DIR, "tests", "llm", "chat_templates")
+MINIMIND = os.path.join(TEST_DATA, "gguf", "minimind2-small-q4_k_m.gguf") if TEST_DATA else ""
+SLOW = 120  # seconds until a command counts as stuck
+# Makes the story model one for chats.
+PLAIN = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + m.content + "
+         "'\\n' }}{% elif m.role == 'system' %}{{ m.content + ' ' }}{% else %}{{ m.content }}"
+         "{% endif %}{% endfor %}")
+STATS = re.compile(r"^\[(\d+) tokens at [0-9.]+ tok/s, first after [0-9.]+ s; prompt (\d+) tokens, "
+                   r"(\d+) of them from the cache; context (\d+) of (\d+)\]$", re.MULTILINE)
+
+
+def run(*args, stdin=b"", **more):
+    return subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True,
+                          timeout=SLOW, check=False, **more)
+
+
+class ChatCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.plain = self.file("plain.jinja", PLAIN)
+
+    def file(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def ok(self, *args, **more):
+        result = run(*args, **more)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return result
+
+    def fails(self, code, *args, says=(), **more):
+        result = run(*args, **more)
+        text = result.stderr.decode()
+        self.assertEqual(result.returncode, code, text)
+        for part in says:
+            self.assertIn(part, text)
+        return result
+
+
+class GenerateChatTest(ChatCase):
+    def test_prompt_with_its_template(self):
+        path = os.path.join(TEMPLATES, "chatml.jinja")
+        shown = self.ok("generate", "--chat", "--template", path, "--system", "Be brief.", "-p", "Hi",
+                        "--show-prompt")
+        self.assertEqual(shown.stdout.decode(), "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>"
+                         "user\nHi<|im_end|>\n<|im_start|>assistant\n")
+        shown = self.ok("generate", "--chat", "--template", self.plain, "-p", "-", "--show-prompt",
+                        stdin="Grüße".encode())
+        self.assertEqual(shown.stdout.decode(), "<s>Grüße")
+
+    def test_generates_from_it(self):
+        args = ["-n", "12", "--temp", "0", "--json"]
+        plain = json.loads(self.ok("generate", "-p", "Once upon a time", *args).stdout)
+        chat = json.loads(self.ok("generate", "--chat", "--template", self.plain, "-p",
+                                  "Once upon a time", *args).stdout)
+        self.assertEqual(chat["tokens"], plain["tokens"])  # one begin token, not two
+        self.assertEqual(chat["prompt_tokens"], plain["prompt_tokens"])
+
+    def test_variables(self):
+        template = self.file("v.jinja", "{{ [a, b, c, d] | tojson }}")
+        shown = self.ok("generate", "--chat", "--template", template, "-p", "x", "--show-prompt",
+                        "--template-var", "a=false", "--template-var", "b=[1, 2.5]",
+                        "--template-var", "c=plain text", "--template-var", "d=x=y")
+        self.assertEqual(json.loads(shown.stdout), [False, [1, 2.5], "plain text", "x=y"])
+
+    def test_errors(self):
+        # The model in the box only continues texts.
+        for command in (["generate", "--chat", "-p", "Hi"], ["chat"],
+                        ["generate", "--chat", "-p", "Hi", "--show-prompt"]):
+            result = self.fails(1, *command, says=["has no chat template", "--template FILE",
+                                                   "onepass generate"])
+            self.assertEqual(result.stdout, b"")
+        bad = self.file("bad.jinja", "{% for m in messages %}\n{{ m | frobnicate }}{% endfor %}")
+        self.fails(1, "generate", "--chat", "-p", "Hi", "--template", bad,
+                   says=["line 2, column 8", "filter 'frobnicate' is not supported"])
+        refuses = self.file("refuses.jinja", "{{ raise_exception('no system message, please') }}")
+        self.fails(1, "generate", "--chat", "-p", "Hi", "--template", refuses,
+                   says=["no system message, please"])
+        self.fails(1, "generate", "--chat", "-p", "Hi", "--template", "/no/such.jinja",
+                   says=["/no/such.jinja"])
+        self.fails(1, "chat", "-m", "synthetic:tiny:q8_0", says=["no chat template"])
+
+    def test_wrong_usage(self):
+        self.fails(2, "generate", "--chat", says=["--chat", "-p"])
+        self.fails(2, "generate", "-p", "x", "--system", "y", says=["--chat"])
+        self.fails(2, "generate", "--chat", "--tokens", "1", says=["--tokens"])
+        self.fails(2, "generate", "--chat", "-p", "x", "--template", self.plain, "--show-prompt",
+                   "--template-var", "novalue", says=["novalue", "NAME=VALUE"])
+
+
+class ChatTest(ChatCase):
+    def test_one_message_per_line(self):
+        args = ["chat", "--template", self.plain, "-n", "10", "--temp", "0"]
+        result = self.ok(*args, stdin=b"Once upon a time\n\n  \nTom had a ball.\r\nThe end")
+        answers = result.stdout.decode().splitlines()
+        self.assertEqual(len(answers), 3, answers)
+        turns = [tuple(map(int, m.groups())) for m in STATS.finditer(result.stderr.decode())]
+        self.assertEqual(len(turns), 3, result.stderr.decode())
+        self.assertEqual(turns[0][2], 0)
+        for before, turn in zip(turns, turns[1:]):
+            self.assertGreaterEqual(turn[2], before[1])  # at least the prompt is in the cache
+            self.assertGreater(turn[1], turn[2])
+        first = self.ok("generate", "-p", "Once upon a time", "-n", "10", "--temp", "0")
+        self.assertEqual(answers[0], first.stdout.decode().strip("\n").lstrip())
+
+    def test_shows_prompts(self):
+        result = self.ok("chat", "--template", self.plain, "-n", "3", "--temp", "0", "--system",
+                         "A story.", "--show-prompt", stdin=b"One\nTwo\n")
+        first, second = result.stdout.decode().splitlines()
+        shown = result.stderr.decode()
+        self.assertIn("<s>A story. One\n", shown)
+        self.assertIn(f"<s>A story. One {first}\nTwo\n", shown)
+        self.assertNotIn("<s>", first + second)
+
+    def test_lines_that_look_like_commands_are_messages(self):
+        result = self.ok("chat", "--template", self.plain, "-n", "2", stdin=b"/quit\n/help\n")
+        self.assertEqual(len(STATS.findall(result.stderr.decode())), 2)
+
+    def test_nothing_to_say(self):
+        self.assertEqual(self.ok("chat", "--template", self.plain, stdin=b"").stdout, b"")
+
+    def test_full_context(self):
+        lines = b"Once upon a time there was a girl.\n" * 12
+        result = self.fails(1, "chat", "--template", self.plain, "-c", "64", "-n", "8", stdin=lines,
+                            says=["the context holds 64"])
+        self.assertGreater(result.stdout.count(b"\n"), 1)
+
+    def test_interrupt_keeps_the_text(self):
+        with subprocess.Popen([PROGRAM, "chat", "--template", self.plain, "-n", "100000"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            process.stdin.write(b"Once upon a time\nnever asked\n")
+            process.stdin.flush()
+            first = process.stdout.read(1)
+            process.send_signal(signal.SIGINT)
+            process.stdin.close()
+            process.stdin = None
+            out, err = process.communicate(timeout=SLOW)
+        # A short story may have ended before the signal came.
+        self.assertIn(process.returncode, (0, 130), err.decode())
+        self.assertTrue((first + out).endswith(b"\n"))
+
+    def test_help_has_examples(self):
+        text = self.ok("chat", "--help").stdout.decode()
+        self.assertIn("/help", text)
+        examples = re.findall(r"^  (.*onepass chat .*)$", text, re.MULTILINE)
+        self.assertEqual(len(examples), 2)
+        for example in examples:
+            command = example.replace("-m model.gguf", "--template " + shlex.quote(self.plain) + " -n 2")
+            command = command.replace("onepass chat", shlex.quote(PROGRAM) + " chat")
+            result = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, timeout=SLOW,
+                                    capture_output=True, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+
+    @unittest.skipUnless(os.path.exists(MINIMIND), "no minimind in ONEPASS_TEST_DATA")
+    def test_a_model_for_chats(self):
+        shown = self.ok("generate", "--chat", "-m", MINIMIND, "-p", "Hi", "--show-prompt")
+        self.assertIn("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant", shown.stdout.decode())
+        result = self.ok("chat", "-m", MINIMIND, "-n", "24", "--temp", "0",
+                         stdin="Hello, who are you?\nAnd what can you do?\n".encode())
+        answers = result.stdout.decode()
+        self.assertGreater(len(answers.split()), 4)
+        self.assertNotIn("<|im_", answers)
+        turns = [tuple(map(int, m.groups())) for m in STATS.finditer(result.stderr.decode())]
+        self.assertEqual(len(turns), 2)
+        self.assertGreaterEqual(turns[1][2], turns[0][1])
+
+
+class TerminalTest(ChatCase):
+    """On a pseudo terminal; everything the program prints comes back in one stream."""
+
+    def start(self, *args, template=None):
+        reader, writer = pty.openpty()
+
+        def take_terminal():  # so that Ctrl-C becomes a signal
+            fcntl.ioctl(writer, termios.TIOCSCTTY, 0)
+
+        process = subprocess.Popen([PROGRAM, "chat", "--template", template or self.plain, *args],
+                                   stdin=writer, stdout=writer, stderr=writer, start_new_session=True,
+                                   preexec_fn=take_terminal)
+        os.close(writer)
+        self.addCleanup(os.close, reader)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.reader, self.process, self.seen = reader, process, ""
+
+    def wait_for(self, text):
+        end = time.monotonic() + SLOW
+        while text not in self.seen:
+            self.assertLess(time.monotonic(), end, self.seen)
+            try:
+                part = os.read(self.reader, 4096)
+            except OSError:  # how a terminal says that nobody writes any more
+                part = b""
+            if not part:
+                self.fail(f"{text!r} never came: {self.seen}")
+            self.seen += part.decode(errors="replace").replace("\r\n", "\n")
+        before, self.seen = self.seen.split(text, 1)
+        return before
+
+    def say(self, line):
+        os.write(self.reader, line.encode() + b"\n")
+
+    def ends_with(self, code):
+        self.assertEqual(self.process.wait(timeout=SLOW), code)
+
+    def test_a_conversation(self):
+        self.start("-n", "6", "--system", "A story.")
+        self.wait_for("> ")
+        self.say("/help")
+        self.assertIn("/reset", self.wait_for("> "))
+        self.say("Once upon a time")
+        self.wait_for("of them from the cache")
+        self.wait_for("> ")
+        self.say("/show")
+        self.assertIn("<s>A story. Once upon a time ", self.wait_for("> "))
+        self.say("/reset")
+        self.wait_for("starts over")
+        self.say("/show")
+        self.assertIn("<s>A story. \n", self.wait_for("> ") + self.wait_for("> "))
+        self.say("/nonsense")
+        self.assertIn("unknown command '/nonsense'", self.wait_for("> "))
+        self.say('"""two')
+        self.wait_for("... ")
+        self.say('lines"""')
+        self.wait_for("from the cache")
+        self.wait_for("> ")
+        self.say("/show")
+        self.assertIn("<s>A story. two\nlines ", self.wait_for("> "))
+        self.say("/quit")
+        self.ends_with(0)
+
+    def test_ctrl_c_stops_the_answer_only(self):
+        template = self.file("long.jinja", "{{ bos_token }}Once upon a time{{ messages[-1].content }}")
+        self.start("-n", "100000", "--temp", "1.5", "--top-k", "0", template=template)
+        self.wait_for("> ")
+        self.say(" there was")
+        self.wait_for("there was")
+        time.sleep(0.05)
+        os.write(self.reader, b"\x03")
+        self.wait_for("from the cache")
+        self.wait_for("> ")
+        self.say("/show")
+        self.wait_for("> ")
+        os.write(self.reader, b"\x04")
+        self.ends_with(0)
+
+    def test_ctrl_c_at_the_prompt_ends(self):
+        self.start("-n", "4")
+        self.wait_for("> ")
+        os.write(self.reader, b"\x03")
+        self.ends_with(130)
+
+    def test_what_the_context_cannot_hold(self):
+        self.start("-n", "4", "-c", "24")
+        self.wait_for("> ")
+        self.say("dog cat " * 30)
+        self.wait_for("the context holds 24")
+        self.wait_for("/reset starts over")
+        self.wait_for("> ")
+        self.say("Once")
+        self.wait_for("from the cache")
+        self.wait_for("> ")
+        self.say("/exit")
+        self.ends_with(0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -1,0 +1,47 @@
+#include "sampling_args.h"
+
+#include <charconv>
+#include <iostream>
+#include <random>
+
+#include "common.h"
+
+namespace onepass::tool {
+
+void SamplingArgs::add_to(CLI::App& app) {
+  app.add_option("--temp", options.temperature, "0: the most likely token")->capture_default_str();
+  app.add_option("--top-k", options.top_k, "keep the k most likely tokens, 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", options.top_p, "keep the most likely tokens up to this probability")
+      ->capture_default_str();
+  app.add_option("--min-p", options.min_p, "drop tokens below this share of the most likely one")
+      ->capture_default_str();
+  app.add_option("--seed", seed, "equal seeds give equal texts; or 'random'")
+      ->capture_default_str();
+}
+
+void SamplingArgs::check() {
+  if (seed == "random") {
+    std::random_device random;
+    options.seed = std::uint64_t{random()} << 32 | random();
+  } else {
+    const char* end = seed.data() + seed.size();
+    const auto [at, error] = std::from_chars(seed.data(), end, options.seed);
+    if (error != std::errc() || at != end) {
+      refuse("--seed", "'" + seed + "', expected a number from 0 to 2^64 - 1 or 'random'");
+    }
+  }
+  if (const Status status = llm::check(options); !status) refuse("sampling", status.error());
+}
+
+void SamplingArgs::tell() const {
+  if (options.is_greedy()) {
+    std::cerr << "sampling: the most likely token\n";
+  } else {
+    std::cerr << "sampling: temp " << options.temperature << ", top-k " << options.top_k
+              << ", top-p " << options.top_p << ", min-p " << options.min_p << ", seed "
+              << options.seed << '\n';
+  }
+}
+
+}  // namespace onepass::tool
