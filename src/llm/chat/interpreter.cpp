@@ -9,8 +9,8 @@
 namespace onepass::llm::chat {
 namespace {
 
-// Of the tree; a call of a macro takes about five.
-constexpr std::uint32_t frames_per_level = 6;
+// Of the tree; a call of a macro takes about three.
+constexpr std::uint32_t frames_per_level = 4;
 
 class Level {
  public:

@@ -10,7 +10,8 @@ struct ChatLimits {
   std::size_t template_bytes = std::size_t{1} << 20;
   std::uint64_t steps = 10'000'000;
   std::size_t output_bytes = std::size_t{16} << 20;  // also of one text on the way
-  std::uint32_t depth = 100;  // of tags and expressions, of calls, of lists in lists
+  // Of tags and expressions, of calls, of lists in lists. 100 need less than 1 MiB of stack.
+  std::uint32_t depth = 100;
   std::uint32_t range = 1'000'000;
 };
 
