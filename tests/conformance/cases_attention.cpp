@@ -5,8 +5,6 @@
 namespace onepass::conformance {
 namespace {
 
-constexpr double u = f32_unit;
-
 struct AttentionCase {
   DType k_type = DType::f32, v_type = DType::f32;
   CacheKind kind = CacheKind::linear;
