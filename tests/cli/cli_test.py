@@ -60,6 +60,13 @@ class GenerateTest(CliTest):
         chosen = self.ok("generate", "-n", "1", "--device", "cpu", "-t", "1").stderr.decode()
         self.assertRegex(chosen.splitlines()[0], r"1 thread\), chosen with --device")
 
+    def test_lower_cpu_paths_give_the_same_text(self):
+        best = self.ok("generate", "-n", "12", "--temp", "0", "--device", "cpu")
+        base = self.ok("generate", "-n", "12", "--temp", "0", "--device", "cpu",
+                       "--cpu-features", "base")
+        self.assertEqual(best.stdout, base.stdout)
+        self.fails(2, "generate", "-n", "1", "--cpu-features", "fast", says=("--cpu-features",))
+
     def test_stdout_has_nothing_but_the_text(self):
         result = self.ok("generate", "-n", "20", "-p", "Tom had a")
         data = json.loads(self.ok("generate", "-n", "20", "-p", "Tom had a", "--json").stdout)

@@ -114,8 +114,12 @@ CLI::Validator number_from(double min, double max) {
 }
 
 void DeviceArgs::add_choice_to(CLI::App& app) {
-  app.add_option("--device", name, "auto, cpu, null")->capture_default_str();
+  app.add_option("--device", name, "auto, cpu, cuda, cuda:1, null")->capture_default_str();
   app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
+      ->capture_default_str();
+  app.add_option("--cpu-features", cpu_features,
+                 "use no better kernels: best, base, avx2, avx512, neon")
+      ->check(CLI::IsMember({"best", "base", "avx2", "avx512", "neon"}))
       ->capture_default_str();
 }
 
@@ -129,20 +133,43 @@ void DeviceArgs::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
+namespace {
+
+std::uint32_t feature_bits(const std::string& path) {
+  const auto bits = [](auto... f) { return (0u | ... | static_cast<std::uint32_t>(f)); };
+  if (path == "base") return 0;
+  if (path == "avx2") return bits(Feature::avx2, Feature::f16);
+  if (path == "avx512") return bits(Feature::avx2, Feature::f16, Feature::avx512_vnni);
+  if (path == "neon") return bits(Feature::f16, Feature::neon_dotprod);
+  return ~0u;
+}
+
+}  // namespace
+
 Result<Device> DeviceArgs::open() {
+  options.cpu_features = feature_bits(cpu_features);
   options.barriers = barriers == "manual" ? Barriers::manual : Barriers::automatic;
   options.profile = profile ? Profile::dispatches : Profile::none;
   options.log = [](std::string_view category, std::string_view text) {
     std::cerr << "onepass: " << category << ": " << text << '\n';
   };
-  return Device::open(name, options);
+  ONEPASS_ASSIGN(Device device, Device::open(name, options));
+  if (cpu_features != "best" &&
+      (device.info().name != "cpu" || (options.cpu_features & ~device.info().features) != 0)) {
+    return fail(ErrorCode::unsupported, "--cpu-features " + cpu_features + ": " +
+                                            device.info().name + " has no such kernels");
+  }
+  return device;
 }
 
 Result<Device> DeviceArgs::open_and_tell() {
   ONEPASS_ASSIGN(Device device, open());
   const DeviceInfo& info = device.info();
   std::cerr << "device: " << info.name << " (" << info.description << ", " << info.compute_units
-            << (info.compute_units == 1 ? " thread" : " threads") << "), "
+            << (!info.unified_memory      ? " multiprocessors"
+                : info.compute_units == 1 ? " thread"
+                                          : " threads")
+            << "), "
             << (name == "auto" ? "the first one available (--device to choose)"
                                : "chosen with --device")
             << '\n';

@@ -58,10 +58,11 @@ struct DeviceArgs {
   std::string name = "auto";
   DeviceOptions options;
   std::string barriers = "automatic";
+  std::string cpu_features = "best";
   bool profile = false;
 
   void add_to(CLI::App& app);
-  void add_choice_to(CLI::App& app);  // --device and --threads only
+  void add_choice_to(CLI::App& app);  // --device, --threads and --cpu-features only
   Result<Device> open();
   // As open, and says on stderr which device it is and why.
   Result<Device> open_and_tell();
@@ -75,7 +76,7 @@ struct ModelArgs {
   DeviceArgs device;
   std::string model;  // empty: the model in the box
 
-  // -m, --device and --threads.
+  // -m, --device, --threads and --cpu-features.
   void add_to(CLI::App& app);
   // -m only, for commands that run nothing.
   void add_model_to(CLI::App& app);
