@@ -165,8 +165,8 @@ class Lexer {
     while (true) {
       at_ = behind_space(at_);
       if (at_ >= source_.size()) {
-        return fail_at(tag,
-                       std::string("the tag has no end, expected ") + (is_output ? "}}" : "%}"));
+        return fail_at(
+            tag, is_output ? "the tag has no end, expected }}" : "the tag has no end, expected %}");
       }
       if (open.empty() && tag_end(is_output)) return {};
       const char c = peek();
