@@ -103,20 +103,33 @@ class Case {
     return sum;
   }
 
+  // Two products beside each other, the second with a bias.
+  struct Pair {
+    std::uint32_t n[2];
+    Bytes w[2];
+    std::vector<float> out[2], bias;
+    CudaArgs args{};
+  };
+  void set_up(Pair& pair, std::uint32_t n0, std::uint32_t n1) {
+    pair.n[0] = n0;
+    pair.n[1] = n1;
+    pair.bias.resize(n1);
+    bind(pair.args, 0, data(x_), x_.size() * 16);
+    for (int p = 0; p < 2; ++p) {
+      pair.w[p] = weights(pair.n[p]);
+      pair.out[p].assign(pair.n[p] + 4, -7.0f);
+      bind(pair.args, 1 + p, data(pair.w[p]), pair.w[p].size() * 16);
+      bind(pair.args, 7 + p, pair.out[p].data(), pair.n[p] * 4);
+    }
+    for (float& b : pair.bias) b = static_cast<float>(random_() % 100);
+    bind(pair.args, 5, pair.bias.data(), n1 * 4);
+  }
+
   void check_line(std::uint32_t variant, std::uint32_t threads, std::uint32_t n0,
                   std::uint32_t n1) {
-    const std::uint32_t n[2] = {n0, n1};
-    Bytes w[2] = {weights(n0), weights(n1)};
-    std::vector<float> out[2], bias(n1);
-    for (float& b : bias) b = static_cast<float>(random_() % 100);
-    CudaArgs args{};
-    bind(args, 0, data(x_), x_.size() * 16);
-    for (int p = 0; p < 2; ++p) {
-      out[p].assign(n[p] + 4, -7.0f);
-      bind(args, 1 + p, data(w[p]), w[p].size() * 16);
-      bind(args, 7 + p, out[p].data(), n[p] * 4);
-    }
-    bind(args, 5, bias.data(), n1 * 4);
+    Pair pair;
+    set_up(pair, n0, n1);
+    auto& [n, w, out, bias, args] = pair;
     const Matmul3Params params{1, k_, n0, n1, 0};
     std::memcpy(args.params, &params, sizeof params);
     const std::uint32_t rows = matmul_line_rows(variant), warps = matmul_line_warps(variant);
@@ -135,18 +148,9 @@ class Case {
 
   void check_norm(std::uint32_t variant, std::uint32_t blocks, std::uint32_t threads,
                   std::uint32_t n0, std::uint32_t n1) {
-    const std::uint32_t n[2] = {n0, n1};
-    Bytes w[2] = {weights(n0), weights(n1)};
-    std::vector<float> out[2], bias(n1);
-    for (float& b : bias) b = static_cast<float>(random_() % 100);
-    CudaArgs args{};
-    bind(args, 0, data(x_), x_.size() * 16);
-    for (int p = 0; p < 2; ++p) {
-      out[p].assign(n[p] + 4, -7.0f);
-      bind(args, 1 + p, data(w[p]), w[p].size() * 16);
-      bind(args, 7 + p, out[p].data(), n[p] * 4);
-    }
-    bind(args, 5, bias.data(), n1 * 4);
+    Pair pair;
+    set_up(pair, n0, n1);
+    auto& [n, w, out, bias, args] = pair;
     bind(args, 10, data(norm_), norm_.size() * 16);
     const NormMatmul3Params params{1, k_, n0, n1, 0, eps};
     std::memcpy(args.params, &params, sizeof params);
