@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""count_tests.py JUNIT: prints "passed failed skipped" of a file written by ctest --output-junit."""
+"""Reads a file written by ctest --output-junit.
+
+count_tests.py JUNIT            prints "passed failed skipped"
+count_tests.py --failed JUNIT   prints the names of the failed tests and the end of their output
+"""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -21,10 +25,31 @@ def count(junit_path):
     return tuple(results.count(kind) for kind in ("passed", "failed", "skipped"))
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
+def failures(junit_path, lines=12):
+    """Yields (test name, its last lines of output) of the failed tests."""
+    failed = {name for name, outcome in outcomes(junit_path) if outcome == "failed"}
+    for case in ElementTree.parse(junit_path).getroot().iter("testcase"):
+        if case.get("name") in failed:
+            output = (case.findtext("system-out") or "").strip().splitlines()
+            yield case.get("name"), output[-lines:]
+
+
+def main(arguments):
+    list_failed = arguments[:1] == ["--failed"]
+    paths = arguments[1:] if list_failed else arguments
+    if len(paths) != 1:
         sys.exit(__doc__)
     try:
-        print(*count(sys.argv[1]))
+        if not list_failed:
+            print(*count(paths[0]))
+            return
+        for name, output in failures(paths[0]):
+            print(f"failed: {name}")
+            for line in output:
+                print(f"    {line}")
     except (OSError, ElementTree.ParseError) as error:
-        sys.exit(f"count_tests: {sys.argv[1]}: {error}")
+        sys.exit(f"count_tests: {paths[0]}: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

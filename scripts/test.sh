@@ -20,6 +20,7 @@ done
 scripts/install_packages.sh test || exit 1
 
 table=()
+failures=()  # what failed, with the end of its output, printed again below everything else
 total_passed=0 total_failed=0 total_skipped=0 total_seconds=0
 passed=0 failed=0 skipped=0
 
@@ -31,6 +32,7 @@ step() {  # step NAME COMMAND...: one check, counted as one test
     passed=$((passed + 1))
   else
     echo "FAILED: $name" >&2
+    failures+=("failed: $name")
     failed=$((failed + 1))
     return 1
   fi
@@ -56,6 +58,7 @@ build_and_test() {  # build_and_test PRESET [CTEST ARGUMENT...]
   if ! { cmake --preset "$preset" "${flags[@]}" &&
          cmake --build --preset "$preset" "${target[@]}" --parallel "$jobs"; }; then
     echo "FAILED: build $preset" >&2
+    failures+=("failed: build $preset")
     failed=$((failed + 1))
     return 1
   fi
@@ -69,6 +72,7 @@ build_and_test() {  # build_and_test PRESET [CTEST ARGUMENT...]
   read -r p f s <<<"$counts"
   # A ctest that fails without a failed test (none found, a crash of ctest) is itself a failure.
   [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+  [ "$f" -eq 0 ] || failures+=("$preset: $(python3 scripts/count_tests.py --failed "$junit")")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
@@ -104,6 +108,7 @@ for stage in "${stages[@]}"; do
 done
 
 echo
+[ ${#failures[@]} -eq 0 ] || printf '%s\n' "${failures[@]}" ""
 printf '%-8s %8s %8s %8s %8s\n' stage minutes passed failed skipped
 printf '%s\n' "${table[@]}"
 printf '%-8s %8s\n' all "$((total_seconds / 60)).$((total_seconds % 60 * 10 / 60))"
