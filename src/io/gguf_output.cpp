@@ -126,6 +126,10 @@ Status GgufOutput::set(std::string_view key, std::span<const std::string> texts)
   });
 }
 
+Status GgufOutput::set_flags(std::string_view key, std::span<const std::uint8_t> flags) {
+  return set_array(key, GgufType::boolean, flags.size(), std::as_bytes(flags));
+}
+
 Status GgufOutput::copy(const GgufEntry& entry) {
   return guarded([&]() -> Status {
     const GgufValue& v = entry.value;

@@ -43,6 +43,7 @@ class GgufOutput {
       set(std::string_view key, std::span<const T> values) {
     return set_array(key, gguf_type_of<T>(), values.size(), std::as_bytes(values));
   }
+  Status set_flags(std::string_view key, std::span<const std::uint8_t> flags);  // 0 or 1 each
   // An entry of another file, which may go afterwards. The alignment is this file's own.
   Status copy(const GgufEntry& entry);
 

@@ -21,6 +21,7 @@ using Run = std::function<int()>;
 void add_bench(CLI::App& app, Run& run);
 void add_block(CLI::App& app, Run& run);
 void add_chat(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   tool::add_bench(app, run);
   tool::add_block(app, run);
   tool::add_chat(app, run);
+  tool::add_convert(app, run);
   tool::add_detokenize(app, run);
   tool::add_devices(app, run);
   tool::add_generate(app, run);
