@@ -39,8 +39,8 @@ Result<PlannedTensor> plan_tensor(const io::GgufTensor& t, const MixModel& model
                            "bf16 or q8_0, or ask for it with --requantize",
                        t.at, p.name);
   }
-  p.to = name(to);
   p.to_id = static_cast<std::uint32_t>(info(to).ggml_id);
+  p.to = io::ggml_type(p.to_id)->name;
   p.to_bytes = *storage_bytes(to, p.values);
   return p;
 }
