@@ -101,9 +101,9 @@ TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
   const std::string out = (folder.path() / "out.gguf").string();
   const std::vector<float> expected = logits_of(in);
   // Normalized squared errors of random weights: of the order of the formats' own.
-  const std::map<std::string, double> bounds{{"f32", 0.0},    {"f16", 1e-5},  {"bf16", 1e-3},
-                                             {"q8_0", 2e-3},  {"q6_k", 0.01}, {"q5_k_m", 0.03},
-                                             {"q4_k_m", 0.1}, {"q2_k", 1.0}};
+  const std::map<std::string, double> bounds{{"f32", 0.0},     {"f16", 1e-5},  {"bf16", 1e-3},
+                                             {"q8_0", 2e-3},   {"q6_k", 0.03}, {"q5_k_m", 0.06},
+                                             {"q4_k_m", 0.25}, {"q2_k", 3.0}};
   for (const llm::QuantMix& mix : llm::quant_mixes()) {
     const auto plan = quantize(in, out, {.mix = &mix});
     ASSERT_TRUE(plan) << mix.name << ": " << plan.error().to_string();
@@ -112,7 +112,7 @@ TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
     const double error =
         reference::nmse(got, std::vector<double>(expected.begin(), expected.end()));
     const auto bound = bounds.find(std::string(mix.name));
-    EXPECT_LE(error, bound != bounds.end() ? bound->second : 0.5) << mix.name;
+    EXPECT_LE(error, bound != bounds.end() ? bound->second : 1.0) << mix.name;
     const auto file = io::GgufFile::open(out);
     ASSERT_TRUE(file);
     EXPECT_EQ(file->metadata().integer("general.file_type").value(), mix.file_type);
