@@ -156,10 +156,17 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
     while (folder.path_.size() > 1 && folder.path_.ends_with('/')) folder.path_.pop_back();
     struct stat info;
     if (lstat(folder.path_.c_str(), &info) == 0) return failed("create", path, EEXIST);
-    std::string temporary = folder.path_ + ".tmp" + std::to_string(getpid());
-    if (mkdir(temporary.c_str(), 0777) != 0) return failed("create", path, errno);
-    folder.temporary_ = std::move(temporary);
-    return folder;
+    static std::atomic<unsigned> count{0};
+    for (int i = 0; i < max_tries; ++i) {
+      std::string temporary = folder.path_ + ".tmp" + std::to_string(getpid()) + "_" +
+                              std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+      if (mkdir(temporary.c_str(), 0777) == 0) {
+        folder.temporary_ = std::move(temporary);
+        return folder;
+      }
+      if (errno != EEXIST) break;
+    }
+    return failed("create", path, errno);
   });
 }
 
