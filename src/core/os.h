@@ -118,4 +118,24 @@ class AtomicFile {
   std::string temporary_;    // empty: written to directly
 };
 
+// The same for a folder, which must not be there yet: files go to path() until commit() gives it
+// its name. Dropped before that, it goes with what is in it.
+class AtomicFolder {
+ public:
+  AtomicFolder() = default;
+  AtomicFolder(AtomicFolder&& other) noexcept;
+  AtomicFolder& operator=(AtomicFolder&& other) noexcept;
+  ~AtomicFolder();
+  static Result<AtomicFolder> create(const std::string& path);
+
+  const std::string& path() const noexcept { return temporary_; }
+  Status commit();
+
+ private:
+  void drop() noexcept;
+
+  std::string path_;
+  std::string temporary_;  // empty: nothing to drop
+};
+
 }  // namespace onepass::os

@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "core/guarded.h"
@@ -122,6 +124,65 @@ Status AtomicFile::commit() {
   if (error == 0) return {};
   if (renamed) unlink(temporary_.c_str());
   return failed("write", path_, error);
+}
+
+AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+
+AtomicFolder& AtomicFolder::operator=(AtomicFolder&& other) noexcept {
+  if (this == &other) return *this;
+  drop();
+  path_ = std::move(other.path_);
+  temporary_ = std::exchange(other.temporary_, {});
+  return *this;
+}
+
+AtomicFolder::~AtomicFolder() { drop(); }
+
+void AtomicFolder::drop() noexcept {
+  if (temporary_.empty()) return;
+  std::error_code ignored;
+  try {
+    std::filesystem::remove_all(temporary_, ignored);
+  } catch (const std::bad_alloc&) {  // then it stays
+  }
+  temporary_.clear();
+}
+
+Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
+  return guarded([&]() -> Result<AtomicFolder> {
+    AtomicFolder folder;
+    folder.path_ = path;
+    while (folder.path_.size() > 1 && folder.path_.ends_with('/')) folder.path_.pop_back();
+    struct stat info;
+    if (lstat(folder.path_.c_str(), &info) == 0) return failed("create", path, EEXIST);
+    static std::atomic<unsigned> count{0};
+    for (int i = 0; i < max_tries; ++i) {
+      std::string temporary = folder.path_ + ".tmp" + std::to_string(getpid()) + "_" +
+                              std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+      if (mkdir(temporary.c_str(), 0777) == 0) {
+        folder.temporary_ = std::move(temporary);
+        return folder;
+      }
+      if (errno != EEXIST) break;
+    }
+    return failed("create", path, errno);
+  });
+}
+
+Status AtomicFolder::commit() {
+  return guarded([&]() -> Status {
+    if (temporary_.empty()) {
+      return fail(ErrorCode::invalid_state, "commit " + path_ + ": it is not open");
+    }
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      const int error = errno;
+      drop();
+      return failed("create", path_, error);
+    }
+    temporary_.clear();
+    return {};
+  });
 }
 
 }  // namespace onepass::os

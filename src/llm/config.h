@@ -80,6 +80,11 @@ struct Quantization {
   std::vector<Module> modules;
 };
 
+// Divisors of the angles of Llama 3: long waves are divided by `factor`, short ones stay, in
+// between it fades.
+std::vector<float> llama3_factors(std::uint32_t dims, double base, double factor, double low,
+                                  double high, double original);
+
 // A missing key is not_found, an impossible value parse or limit, what cannot be run unsupported;
 // the error names the key.
 Result<ModelConfig> read_config(const io::Gguf& file);

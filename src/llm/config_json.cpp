@@ -97,19 +97,6 @@ class Members {
   std::string prefix_;
 };
 
-// Long waves are divided by `factor`, short ones stay, in between it fades.
-std::vector<float> llama3_factors(std::uint32_t dims, double base, double factor, double low,
-                                  double high, double original) {
-  std::vector<float> list;
-  for (std::uint32_t i = 0; i < dims / 2; ++i) {
-    const double wave =
-        2.0 * std::numbers::pi * std::pow(base, 2.0 * static_cast<double>(i) / dims);
-    const double smooth = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
-    list.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / factor + smooth)));
-  }
-  return list;
-}
-
 Status read_scaling(const Members& s, ModelConfig& c) {
   RopeConfig& r = c.rope;
   const char* type_key = s.find("rope_type") != nullptr ? "rope_type" : "type";
@@ -265,6 +252,18 @@ Result<AffineFormat> read_format(const Members& m, const AffineFormat& fallback)
 }
 
 }  // namespace
+
+std::vector<float> llama3_factors(std::uint32_t dims, double base, double factor, double low,
+                                  double high, double original) {
+  std::vector<float> list;
+  for (std::uint32_t i = 0; i < dims / 2; ++i) {
+    const double wave =
+        2.0 * std::numbers::pi * std::pow(base, 2.0 * static_cast<double>(i) / dims);
+    const double smooth = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
+    list.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / factor + smooth)));
+  }
+  return list;
+}
 
 Result<Quantization> read_quantization(const JsonValue& json) {
   return guarded([&]() -> Result<Quantization> {

@@ -56,6 +56,32 @@ std::optional<DType> dtype_of(std::string_view type) {
 
 }  // namespace
 
+std::string folder_tensor_name(const Architecture& architecture, std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return {};
+  std::string_view part = name.substr(0, dot);
+  const std::string_view suffix = name.substr(dot);
+  if (!part.starts_with("blk.")) {
+    const std::string_view theirs = lookup(model_names, part);
+    return theirs.empty() ? std::string() : std::string(theirs) + std::string(suffix);
+  }
+  part.remove_prefix(4);
+  const std::size_t end = part.find('.');
+  if (end == part.npos) return {};
+  const std::string_view layer = part.substr(0, end), ours = part.substr(end + 1);
+  std::string_view theirs;
+  if (architecture.post_norms) theirs = lookup(post_norm_names, ours);
+  if (architecture.fused) theirs = lookup(fused_names, ours);
+  if (theirs.empty()) theirs = lookup(layer_names, ours);
+  if (theirs.empty()) return {};
+  std::string out = "model.layers.";
+  out += layer;
+  out += '.';
+  out += theirs;
+  out += suffix;
+  return out;
+}
+
 std::optional<StoredTensor> GgufSource::find(std::string_view name) const {
   const auto found = file_.find(name);
   if (!found) return std::nullopt;
@@ -101,31 +127,8 @@ Result<FolderSource> FolderSource::open(const std::string& folder) {
 }
 
 std::string FolderSource::translate(std::string_view name) const {
-  const std::size_t dot = name.rfind('.');
-  if (dot == name.npos) return {};
-  std::string_view part = name.substr(0, dot);
-  const std::string_view suffix = name.substr(dot);
-  if (!part.starts_with("blk.")) {
-    if (tied_ && part == "output") return {};
-    const std::string_view theirs = lookup(model_names, part);
-    return theirs.empty() ? std::string() : std::string(theirs) + std::string(suffix);
-  }
-  part.remove_prefix(4);
-  const std::size_t end = part.find('.');
-  if (end == part.npos) return {};
-  const std::string_view layer = part.substr(0, end), ours = part.substr(end + 1);
-  const Architecture& a = *config_.architecture;
-  std::string_view theirs;
-  if (a.post_norms) theirs = lookup(post_norm_names, ours);
-  if (a.fused) theirs = lookup(fused_names, ours);
-  if (theirs.empty()) theirs = lookup(layer_names, ours);
-  if (theirs.empty()) return {};
-  std::string out = "model.layers.";
-  out += layer;
-  out += '.';
-  out += theirs;
-  out += suffix;
-  return out;
+  if (tied_ && name.starts_with("output.")) return {};
+  return folder_tensor_name(*config_.architecture, name);
 }
 
 std::optional<StoredTensor> FolderSource::find(std::string_view name) const {

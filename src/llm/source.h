@@ -46,6 +46,9 @@ class WeightSource {
   }
 };
 
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; empty: no such tensor.
+std::string folder_tensor_name(const Architecture& architecture, std::string_view name);
+
 // The file must outlive it.
 class GgufSource final : public WeightSource {
  public:
@@ -71,7 +74,7 @@ class FolderSource final : public WeightSource {
   Result<std::optional<AffineFormat>> affine(std::string_view part) const override;
 
  private:
-  // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; empty: no such tensor.
+  // folder_tensor_name, but for the output head of tied models.
   std::string translate(std::string_view name) const;
 
   ModelConfig config_;

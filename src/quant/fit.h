@@ -71,43 +71,65 @@ OP_FN float fit_scale(const float* x, int n, int lo, int hi) {
 struct Affine {
   float scale, offset;
 };
-OP_FN Affine fit_affine(const float* x, int n, int top) {
+
+// The line through x and q with the smallest weighted error; a scale of 0 where there is none.
+OP_FN Affine fit_line(const float* x, const float* weights, const std::uint8_t* q, int n) {
+  float sum = 0.0f, sum_q = 0.0f, sum_x = 0.0f, sum_qq = 0.0f, sum_xq = 0.0f;
+  for (int i = 0; i < n; ++i) {
+    const float number = static_cast<float>(q[i]);
+    const float wq = weights[i] * number;
+    sum += weights[i];
+    sum_q += wq;
+    sum_x += weights[i] * x[i];
+    sum_qq += wq * number;
+    sum_xq += wq * x[i];
+  }
+  const float det = sum * sum_qq - sum_q * sum_q;
+  if (!(det > 0.0f)) return {0.0f, 0.0f};
+  const float scale = (sum * sum_xq - sum_x * sum_q) / det;
+  const float offset = (sum_q * sum_xq - sum_x * sum_qq) / det;
+  if (offset >= 0.0f) return {scale, offset};
+  return {sum_qq > 0.0f ? sum_xq / sum_qq : 0.0f, 0.0f};  // through the origin
+}
+
+// At most 32 numbers. Of the steps around the one that covers the range exactly, the line with the
+// smallest weighted error.
+OP_FN Affine fit_affine(const float* x, const float* weights, int n, int top) {
   Range r = range_of(x, n);
   if (!(r.lo < 0.0f)) r.lo = 0.0f;
   if (!(r.hi > r.lo)) return {0.0f, -r.lo};
   Affine best{(r.hi - r.lo) / static_cast<float>(top), -r.lo};
   float best_error = -1.0f;
-  Affine trial = best;
-  for (int round = 0; round < 8; ++round) {
-    // Numbers for the trial, then the least squares line through them.
-    float error = 0.0f, sum_q = 0.0f, sum_x = 0.0f, sum_qq = 0.0f, sum_xq = 0.0f;
-    const float inverse = inverse_or_zero(trial.scale);
+  std::uint8_t q[32];
+  for (int step = -10; step <= 10; ++step) {
+    const float inverse =
+        (static_cast<float>(top) + 0.1f * static_cast<float>(step)) / (r.hi - r.lo);
     for (int i = 0; i < n; ++i) {
-      const float q = static_cast<float>(round_to((x[i] + trial.offset) * inverse, 0, top));
-      const float difference = trial.scale * q - trial.offset - x[i];
-      error += difference * difference;
-      sum_q += q;
-      sum_x += x[i];
-      sum_qq += q * q;
-      sum_xq += x[i] * q;
+      q[i] = static_cast<std::uint8_t>(round_to((x[i] - r.lo) * inverse, 0, top));
+    }
+    const Affine line = fit_line(x, weights, q, n);
+    if (!(line.scale > 0.0f)) continue;
+    float error = 0.0f;
+    for (int i = 0; i < n; ++i) {
+      const float difference = line.scale * static_cast<float>(q[i]) - line.offset - x[i];
+      error += weights[i] * difference * difference;
     }
     if (best_error < 0.0f || error < best_error) {
       best_error = error;
-      best = trial;
+      best = line;
     }
-    const float count = static_cast<float>(n);
-    const float det = count * sum_qq - sum_q * sum_q;
-    if (!(det > 0.0f)) break;
-    float scale = (count * sum_xq - sum_x * sum_q) / det;
-    float offset = (scale * sum_q - sum_x) / count;
-    if (offset < 0.0f) {  // through the origin instead
-      offset = 0.0f;
-      scale = sum_qq > 0.0f ? sum_xq / sum_qq : 0.0f;
-    }
-    if (!(scale > 0.0f)) break;
-    trial = {scale, offset};
   }
   return best;
+}
+
+// How much an error of each number counts: by its magnitude above a floor that all share.
+OP_FN void weigh(const float* x, int n, float floor, float* weights) {
+  for (int i = 0; i < n; ++i) weights[i] = floor + magnitude(x[i]);
+}
+OP_FN float root_mean_square(const float* x, int n) {
+  float sum = 0.0f;
+  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+  return ops::op_sqrt(sum / static_cast<float>(n));
 }
 
 }  // namespace onepass::quant

@@ -15,7 +15,9 @@ OP_FN void quantize_sub_blocks(const float* x, int top, Block& block, std::uint8
   Affine fits[8];
   float max_scale = 0.0f, max_offset = 0.0f;
   for (int j = 0; j < 8; ++j) {
-    fits[j] = fit_affine(x + 32 * j, 32, top);
+    float weights[32];
+    weigh(x + 32 * j, 32, root_mean_square(x + 32 * j, 32), weights);
+    fits[j] = fit_affine(x + 32 * j, weights, 32, top);
     if (fits[j].scale > max_scale) max_scale = fits[j].scale;
     if (fits[j].offset > max_offset) max_offset = fits[j].offset;
   }

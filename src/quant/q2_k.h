@@ -31,7 +31,9 @@ OP_FN void quantize(const float* x, BlockQ2_K& block) {
   Affine fits[16];
   float max_scale = 0.0f, max_offset = 0.0f;
   for (int j = 0; j < 16; ++j) {
-    fits[j] = fit_affine(x + 16 * j, 16, 3);
+    float weights[16];
+    weigh(x + 16 * j, 16, 0.0f, weights);
+    fits[j] = fit_affine(x + 16 * j, weights, 16, 3);
     if (fits[j].scale > max_scale) max_scale = fits[j].scale;
     if (fits[j].offset > max_offset) max_offset = fits[j].offset;
   }

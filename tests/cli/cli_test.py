@@ -408,7 +408,7 @@ class InfoTest(CliTest):
 class HelpTest(CliTest):
     def test_every_command_shows_an_example(self):
         text = self.ok("--help").stdout.decode()
-        for command in ("chat", "detokenize", "generate", "info", "tokenize"):
+        for command in ("chat", "convert", "detokenize", "generate", "info", "quantize", "tokenize"):
             self.assertRegex(text, rf"(?m)^  {command} ")
             own = self.ok(command, "--help").stdout.decode()
             self.assertRegex(own, rf"Examples?:(.|\n)*onepass {command}")

@@ -21,6 +21,7 @@ using Run = std::function<int()>;
 void add_bench(CLI::App& app, Run& run);
 void add_block(CLI::App& app, Run& run);
 void add_chat(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
@@ -28,6 +29,7 @@ void add_graph(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);
+void add_quantize(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 
 inline constexpr int exit_usage = 2;

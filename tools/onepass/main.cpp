@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   tool::add_bench(app, run);
   tool::add_block(app, run);
   tool::add_chat(app, run);
+  tool::add_convert(app, run);
   tool::add_detokenize(app, run);
   tool::add_devices(app, run);
   tool::add_generate(app, run);
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
   tool::add_info(app, run);
   tool::add_logits(app, run);
   tool::add_perplexity(app, run);
+  tool::add_quantize(app, run);
   tool::add_tokenize(app, run);
   tool::catch_signals();
   try {

@@ -429,17 +429,21 @@ class Reader {
 
 }  // namespace
 
-Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
-                                       std::string_view config_json) {
-  return guarded([&]() -> Result<Tokenizer> {
+Result<Spec> text::spec_from_json(std::string_view tokenizer_json, std::string_view config_json) {
+  return guarded([&]() -> Result<Spec> {
     ONEPASS_ASSIGN(const JsonDocument document, JsonDocument::parse(tokenizer_json));
     JsonDocument config;
     if (!config_json.empty()) {
       ONEPASS_ASSIGN(config, JsonDocument::parse(config_json));
     }
-    ONEPASS_ASSIGN(Spec spec, Reader(document.root(), config.root()).read());
-    return create(std::move(spec));
+    return Reader(document.root(), config.root()).read();
   });
+}
+
+Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
+                                       std::string_view config_json) {
+  ONEPASS_ASSIGN(Spec spec, spec_from_json(tokenizer_json, config_json));
+  return create(std::move(spec));
 }
 
 }  // namespace onepass::llm

@@ -73,6 +73,9 @@ struct Spec {
   bool cleans_up_spaces = false;
 };
 
+// tokenizer.json, and tokenizer_config.json where there is one.
+Result<Spec> spec_from_json(std::string_view tokenizer_json, std::string_view config_json);
+
 // "<0x0A>" -> 10; -1 for any other text.
 int byte_token_value(std::string_view text) noexcept;
 
