@@ -134,7 +134,7 @@ class ProfileTest(CliTest):
             self.assertEqual(problems, [])
             passes = by_lane.pop((1, 0))
             labels = [e["name"] for e in passes]
-            self.assertEqual(labels.count("decode"), 7)
+            self.assertEqual(labels.count("decode"), 6)
             self.assertEqual(labels.count("prefill"), 1)
             self.assertLessEqual(len(by_lane), lanes)
             # Every dispatch of every pass was worked on by somebody, within its pass.

@@ -221,6 +221,9 @@ void arrange(const ProfileReport& report, Profile& out) {
         const auto sample = by_index.find(s.index);
         if (sample == by_index.end()) continue;
         out.slices.push_back({s.worker, sample->second, s.start_ns, s.end_ns});
+        // A worker may begin before the one that took the first tile.
+        pass.start_ns = std::min(pass.start_ns, s.start_ns);
+        pass.end_ns = std::max(pass.end_ns, s.end_ns);
         out.n_lanes = std::max(out.n_lanes, s.worker + 1);
       }
     } else {
