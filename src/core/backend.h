@@ -168,13 +168,13 @@ class Backend {
   virtual bool poll(Completion& completion) = 0;
   // Spans of the launches in the last submission of a timed recording; after it is done.
   virtual Status timestamps(Recorded& recorded, std::span<TimeSpan> out) = 0;
+  virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
   // What each worker did in the last submission of a timed recording; after it is done. Nothing
   // where the backend does not know.
   virtual void append_slices(Recorded& recorded, std::vector<WorkSlice>& out) {
     static_cast<void>(recorded);
     static_cast<void>(out);
   }
-  virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
 };
 
 // How many of a list's launches are dispatches rather than fences.

@@ -122,7 +122,9 @@ TEST(Profiled, StepsAgreeWithTheReport) {
     for (std::size_t i = 0; i < p.steps.size(); ++i) {
       const PlanStep& step = p.steps[i];
       edges += step.after.size();
-      if (i > 0) EXPECT_GE(step.level, p.steps[i - 1].level);
+      if (i > 0) {
+        EXPECT_GE(step.level, p.steps[i - 1].level);
+      }
       for (const std::uint32_t before : step.after) EXPECT_LT(p.steps[before].level, step.level);
       for (const PlanStep::ArenaUse& use : step.arena) {
         EXPECT_LT(use.begin, use.end);
