@@ -70,7 +70,8 @@ std::string compared_text(const std::vector<ComparedTest>& tests, const std::str
   const bool csv = format == "csv";
   std::string out =
       csv ? "test,baseline_ts,avg_ts,speed_ratio,speed_ratio_low,speed_ratio_high,verdict\n"
-          : "| test            |   before t/s |      now t/s |  speed |   95 % interval | verdict   "
+          : "| test            |   before t/s |      now t/s |  speed |   95 % interval | verdict  "
+            " "
             "    |\n"
             "| --------------- | -----------: | -----------: | -----: | --------------: | "
             "------------- |\n";

@@ -139,8 +139,7 @@ struct Row {
 
 class Printer {
  public:
-  Printer(std::string format, bool compares)
-      : format_(std::move(format)), compares_(compares) {}
+  Printer(std::string format, bool compares) : format_(std::move(format)), compares_(compares) {}
 
   Status begin() const {
     if (format_ == "json") return put("[");
@@ -292,8 +291,8 @@ Result<int> compare_stored(const BenchArgs& args, const Baseline& baseline) {
 
 // The row as the file of a run would have it.
 StoredTest stored(const Row& row) {
-  return {row.test.name(), row.model.type, row.backend, row.device, row.kv, row.threads,
-          row.test.tokens(), {row.ns}};
+  return {row.test.name(), row.model.type, row.backend,       row.device,
+          row.kv,          row.threads,    row.test.tokens(), {row.ns}};
 }
 
 Result<int> run_bench(BenchArgs& args) {

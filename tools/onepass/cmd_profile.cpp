@@ -35,7 +35,7 @@ Status run_profile_command(ProfileArgs& args) {
   args.options.compare_plans = !args.html.empty();
   ONEPASS_ASSIGN(const std::string path, args.model.path());
   ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
-  ONEPASS_ASSIGN(const Profile profile, run_profile(opened, path, args.options));
+  ONEPASS_ASSIGN(const ModelProfile profile, run_profile(opened, path, args.options));
   if (!args.trace.empty()) ONEPASS_TRY(write_file(args.trace, trace_json(profile)));
   if (!args.html.empty()) ONEPASS_TRY(write_file(args.html, profile_page(profile)));
   return put(args.json ? profile_json(profile) : profile_text(profile));
@@ -54,8 +54,9 @@ void add_profile(CLI::App& app, Run& run) {
       ->capture_default_str();
   command->add_option("--prefill", args->options.prefill, "first a prompt of N tokens")
       ->check(tokens);
-  command->add_option("-c,--context", args->options.context,
-                      "tokens of context (default: as many as needed)")
+  command
+      ->add_option("-c,--context", args->options.context,
+                   "tokens of context (default: as many as needed)")
       ->check(tokens);
   command->add_option("--roof", args->roof_gb, "memory speed in GB/s (default: measured)")
       ->check(number_from(0.0, 1e6));

@@ -154,8 +154,8 @@ std::string plan_diff_text(const SavedPlan& a, const SavedPlan& b, const PlanDif
   if (diff.same) return "the plans are the same\n";
   std::string out;
   const auto about = [&](const char* side, const SavedPlan& p) {
-    add(out, "%s %s on %s, %s order%s\n", side, p.model.c_str(), p.device.c_str(),
-        p.policy.c_str(), p.fuse ? "" : ", not fused");
+    add(out, "%s %s on %s, %s order%s\n", side, p.model.c_str(), p.device.c_str(), p.policy.c_str(),
+        p.fuse ? "" : ", not fused");
   };
   about("---", a);
   about("+++", b);
@@ -204,7 +204,8 @@ std::string plan_diff_json(const SavedPlan& a, const SavedPlan& b, const PlanDif
   }
   json.key("kernels").begin_object();
   for (const auto& [kernel, count] : kernel_counts(a, b)) {
-    if (count.a != count.b) json.key(kernel).begin_array().value(count.a).value(count.b).end_array();
+    if (count.a != count.b)
+      json.key(kernel).begin_array().value(count.a).value(count.b).end_array();
   }
   json.end_object().key("steps").begin_array();
   for (const PlanDiff::Line& line : diff.lines) {

@@ -50,7 +50,7 @@ std::uint64_t covered_ns(std::vector<TimeSpan> spans) {
 }
 
 // Every dispatch in the first lane that is free when it starts.
-void assign_queues(Profile& out, TimedPass& pass) {
+void assign_queues(ModelProfile& out, TimedPass& pass) {
   std::vector<std::uint32_t> order(pass.n_samples);
   for (std::uint32_t i = 0; i < pass.n_samples; ++i) order[i] = pass.first_sample + i;
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -68,7 +68,7 @@ void assign_queues(Profile& out, TimedPass& pass) {
   out.n_lanes = std::max(out.n_lanes, static_cast<std::uint32_t>(lane_end.size()));
 }
 
-void add_kernels(const Profile& all, PassProfile& group) {
+void add_kernels(const ModelProfile& all, PassProfile& group) {
   std::map<std::string, KernelTimes> by_name;
   for (const std::uint32_t p : group.passes) {
     const TimedPass& pass = all.passes[p];
@@ -96,7 +96,7 @@ void add_kernels(const Profile& all, PassProfile& group) {
 }
 
 // The pass whose launches are the plan's, nearest to the median of those.
-bool choose_shown(const Profile& all, PassProfile& group) {
+bool choose_shown(const ModelProfile& all, PassProfile& group) {
   const auto matches = [&](const TimedPass& pass) {
     std::uint32_t i = pass.first_sample;
     for (const PlanStep& step : group.steps) {
@@ -122,8 +122,8 @@ bool choose_shown(const Profile& all, PassProfile& group) {
   return known;
 }
 
-Status add_plans(const llm::Decoder& decoder, const ProfileOptions& options, const Profile& all,
-                 PassProfile& group) {
+Status add_plans(const llm::Decoder& decoder, const ProfileOptions& options,
+                 const ModelProfile& all, PassProfile& group) {
   ONEPASS_ASSIGN(const Plan plan, decoder.inspect(group.rows));
   group.report = plan.report();
   group.steps = plan.steps();
@@ -143,7 +143,7 @@ Status add_plans(const llm::Decoder& decoder, const ProfileOptions& options, con
 
 }  // namespace
 
-std::string Profile::lane_name(std::uint32_t lane) const {
+std::string ModelProfile::lane_name(std::uint32_t lane) const {
   return (has_workers ? "worker " : "queue ") + std::to_string(lane);
 }
 
@@ -152,8 +152,8 @@ const char* fusion_of(const std::string& kernel, const FuseReport& fused) {
   std::size_t best_length = 0;
   for (const FuseReport::Rule& rule : fused.rules) {
     const std::string_view name = rule.name;
-    const bool fits = kernel.starts_with(name) &&
-                      (kernel.size() == name.size() || kernel[name.size()] == '_');
+    const bool fits =
+        kernel.starts_with(name) && (kernel.size() == name.size() || kernel[name.size()] == '_');
     if (fits && name.size() > best_length) {
       best = rule.name;
       best_length = name.size();
@@ -186,7 +186,7 @@ double copy_bandwidth(const Device& device) {
   return best == 0 ? 0.0 : 2.0 * static_cast<double>(bytes) * 1e9 / static_cast<double>(best);
 }
 
-void arrange(const ProfileReport& report, Profile& out) {
+void arrange(const ProfileReport& report, ModelProfile& out) {
   out.dropped = report.dropped;
   out.samples = report.samples;
   std::stable_sort(
@@ -245,8 +245,8 @@ void arrange(const ProfileReport& report, Profile& out) {
   }
 }
 
-Result<Profile> run_profile(const llm::TextModel& opened, const std::string& path,
-                            const ProfileOptions& options) {
+Result<ModelProfile> run_profile(const llm::TextModel& opened, const std::string& path,
+                                 const ProfileOptions& options) {
   const Device& device = opened.model->device();
   const DeviceInfo& info = device.info();
   const std::vector<std::uint32_t> prompt =
@@ -261,7 +261,7 @@ Result<Profile> run_profile(const llm::TextModel& opened, const std::string& pat
   decoder_options.context =
       options.context != 0 ? options.context : static_cast<std::uint32_t>(needed);
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, decoder_options));
-  Profile out;
+  ModelProfile out;
   out.model = path;
   out.model_type = facts_of(*opened.model).type;
   out.device = info.name;

@@ -62,7 +62,7 @@ void write_steps(JsonWriter& json, const std::vector<PlanStep>& steps, Names& na
   json.end_array();
 }
 
-void write_pass(JsonWriter& json, const Profile& p, const PassProfile& g) {
+void write_pass(JsonWriter& json, const ModelProfile& p, const PassProfile& g) {
   const TimedPass& shown = p.passes[g.shown];
   Names names;
   json.begin_object().key("name").value(g.name).key("rows").value(g.rows);
@@ -103,7 +103,7 @@ void write_pass(JsonWriter& json, const Profile& p, const PassProfile& g) {
 
 }  // namespace
 
-std::string profile_page(const Profile& p) {
+std::string profile_page(const ModelProfile& p) {
   JsonWriter json;
   json.begin_object().key("version").value(version()).key("model").value(p.model);
   json.key("model_type").value(p.model_type).key("device").value(p.device);

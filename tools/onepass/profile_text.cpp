@@ -37,7 +37,7 @@ std::string trace_us(std::uint64_t ns) {
 
 }  // namespace
 
-std::string profile_text(const Profile& p) {
+std::string profile_text(const ModelProfile& p) {
   std::string out;
   char line[256];
   const auto add = [&](const char* format, auto... values) {
@@ -77,7 +77,7 @@ std::string profile_text(const Profile& p) {
   return out;
 }
 
-std::string profile_json(const Profile& p) {
+std::string profile_json(const ModelProfile& p) {
   JsonWriter json;
   const auto known = [&](double x) { x > 0.0 ? json.value(x) : json.null(); };
   json.begin_object();
@@ -121,7 +121,7 @@ std::string profile_json(const Profile& p) {
   return json.end_array().end_object().text() + "\n";
 }
 
-std::string trace_json(const Profile& p) {
+std::string trace_json(const ModelProfile& p) {
   constexpr unsigned process = 1;
   std::uint64_t zero = ~std::uint64_t{0};
   for (const TimedPass& pass : p.passes) zero = std::min(zero, pass.start_ns);
