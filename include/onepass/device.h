@@ -117,6 +117,16 @@ struct DispatchSample {
   std::uint64_t start_ns = 0;
   std::uint64_t end_ns = 0;
   std::uint64_t bytes_moved = 0;
+  std::uint64_t pass = 0;  // number of the submission on its device
+};
+// What one worker did without a pause: tiles of one dispatch. Those of one worker never overlap.
+struct WorkerSlice {
+  std::string label;         // of the submission
+  std::uint64_t pass = 0;    // and its number
+  std::uint32_t index = 0;   // of the dispatch, as in its sample
+  std::uint32_t worker = 0;  // 0: the thread that waits
+  std::uint64_t start_ns = 0;
+  std::uint64_t end_ns = 0;
 };
 struct LabelTimes {
   std::string label;
@@ -126,6 +136,7 @@ struct ProfileReport {
   std::vector<LabelTimes> submissions;  // by total, largest first
   std::vector<LabelTimes> dispatches;   // by name, largest total first
   std::vector<DispatchSample> samples;  // grouped by label, in order of first appearance
+  std::vector<WorkerSlice> slices;      // oldest pass first; empty where workers are not known
   std::uint64_t dropped = 0;            // dispatches that were not sampled
 };
 

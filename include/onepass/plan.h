@@ -45,6 +45,26 @@ struct PlanReport {
   bool validated = false;
 };
 
+// One launch of a plan.
+struct PlanStep {
+  // Bytes of the arena, the memory that scratch shares.
+  struct ArenaUse {
+    std::uint64_t begin = 0, end = 0;
+    bool write = false;
+    friend bool operator==(const ArenaUse&, const ArenaUse&) = default;
+  };
+  std::string kernel;       // "fence" for a fence
+  std::string label;        // empty: none
+  std::uint32_t index = 0;  // as recorded, after fusing; DispatchSample has the same
+  std::uint32_t level = 0;
+  std::uint32_t tiles = 1;
+  std::uint64_t bytes_moved = 0, flops = 0;
+  std::vector<std::uint32_t> after;  // positions of the steps it waits for, without implied ones
+  std::vector<ArenaUse> arena;
+
+  bool is_fence() const noexcept { return kernel == "fence"; }
+};
+
 class PlanState;
 
 // Shareable between threads: runs are queued in the order of their calls. A buffer freed since
@@ -60,6 +80,8 @@ class Plan {
   Result<Submission> run_async(const StepValues& values) const;
 
   const PlanReport& report() const noexcept;
+  // In the order the device gets them; none for want of memory.
+  std::vector<PlanStep> steps() const;
   std::string to_dot() const;
   std::string to_json() const;
   // Pairs of dispatches that touch the same bytes without being ordered, once for backends with

@@ -116,6 +116,13 @@ struct TimeSpan {
   std::uint64_t start_ns = 0, end_ns = 0;
 };
 
+// Tiles of one launch that a worker ran one after the other. Slices of one worker never overlap.
+struct WorkSlice {
+  std::uint32_t worker = 0;  // 0: the thread that waits
+  std::uint32_t launch = 0;
+  TimeSpan span;
+};
+
 // A backend's compiled form of a recording. Destroyed only when no submission of it is in flight.
 class Recorded {
  public:
@@ -162,6 +169,12 @@ class Backend {
   // Spans of the launches in the last submission of a timed recording; after it is done.
   virtual Status timestamps(Recorded& recorded, std::span<TimeSpan> out) = 0;
   virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
+  // What each worker did in the last submission of a timed recording; after it is done. Nothing
+  // where the backend does not know.
+  virtual void append_slices(Recorded& recorded, std::vector<WorkSlice>& out) {
+    static_cast<void>(recorded);
+    static_cast<void>(out);
+  }
 };
 
 // How many of a list's launches are dispatches rather than fences.

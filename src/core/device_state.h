@@ -253,6 +253,7 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   std::mutex log_mutex_;
   std::vector<Error> errors_;
   std::vector<DispatchSample> samples_;
+  std::vector<WorkerSlice> slices_;
   std::map<std::string, LabelTimes> label_times_;
   std::uint64_t samples_dropped_ = 0;
 };

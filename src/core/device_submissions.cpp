@@ -229,9 +229,11 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
   try {
     const RecordedPass& pass = *s.pass;
     std::vector<TimeSpan> spans;
+    std::vector<WorkSlice> slices;
     if (pass.recording.timed) {
       spans.resize(pass.recording.launches.size());
       if (!backend_->timestamps(*pass.recorded, spans)) spans.clear();
+      if (!spans.empty()) backend_->append_slices(*pass.recorded, slices);
     }
     const std::lock_guard lock(log_mutex_);
     const std::uint64_t ns = s.completion.span.end_ns - s.completion.span.start_ns;
@@ -251,8 +253,14 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
       if (l.is_fence()) continue;
       samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kind,
                                         l.index, spans[i].start_ns, spans[i].end_ns,
-                                        l.launch.bytes_moved});
+                                        l.launch.bytes_moved, s.serial});
       ++s.samples;
+    }
+    for (const WorkSlice& slice : slices) {
+      const RecordedLaunch& l = pass.recording.launches[slice.launch];
+      if (l.is_fence()) continue;
+      slices_.push_back(WorkerSlice{s.label, s.serial, l.index, slice.worker, slice.span.start_ns,
+                                    slice.span.end_ns});
     }
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(log_mutex_);
@@ -268,6 +276,7 @@ ProfileReport DeviceState::profile() {
   const std::lock_guard lock(log_mutex_);
   ProfileReport report;
   report.dropped = samples_dropped_;
+  report.slices = slices_;
   for (const auto& [label, times] : label_times_) report.submissions.push_back(times);
   std::map<std::string, LabelTimes> by_name;
   std::vector<std::string> labels;
@@ -298,6 +307,7 @@ ProfileReport DeviceState::profile() {
 void DeviceState::reset_profile() {
   const std::lock_guard lock(log_mutex_);
   samples_.clear();
+  slices_.clear();
   label_times_.clear();
   samples_dropped_ = 0;
 }

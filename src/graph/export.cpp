@@ -1,4 +1,5 @@
 // Pictures and dumps of graphs and plans; empty for want of memory.
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -109,6 +110,39 @@ std::string ComputeGraph::to_json() const try {
     out += "]}";
   }
   return out + "]}\n";
+} catch (const std::bad_alloc&) {
+  return {};
+}
+
+std::vector<PlanStep> Plan::steps() const try {
+  if (!state_) return {};
+  const Recording& r = state_->pass->recording;
+  const auto is_arena = [&](std::uint64_t region) {
+    const auto& blocks = state_->pass->arenas;
+    return std::any_of(blocks.begin(), blocks.end(),
+                       [=](const auto& block) { return block->region() == region; });
+  };
+  std::vector<PlanStep> steps;
+  steps.reserve(r.launches.size());
+  for (std::size_t i = 0; i < r.launches.size(); ++i) {
+    const RecordedLaunch& l = r.launches[i];
+    PlanStep& step = steps.emplace_back();
+    step.kernel = l.is_fence() ? "fence" : l.kernel->name;
+    if (l.label != nullptr) step.label = l.label;
+    step.index = l.index;
+    step.level = l.level;
+    step.tiles = l.launch.tiles;
+    step.bytes_moved = l.launch.bytes_moved;
+    step.flops = l.launch.flops;
+    step.after.assign(r.preds.begin() + r.pred_offsets[i], r.preds.begin() + r.pred_offsets[i + 1]);
+    for (std::uint32_t k = r.range_offsets[i]; k < r.range_offsets[i + 1]; ++k) {
+      const PhysicalRange& range = r.ranges[k];
+      if (range.hi > range.lo && is_arena(range.region)) {
+        step.arena.push_back({range.lo, range.hi, range.write});
+      }
+    }
+  }
+  return steps;
 } catch (const std::bad_alloc&) {
   return {};
 }

@@ -5,8 +5,10 @@
 #include <ctime>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "bench_compare.h"
 #include "common.h"
 #include "core/os.h"
 #include "json_writer.h"
@@ -25,6 +27,8 @@ struct BenchArgs {
   std::string kv = "f16";
   std::string output = "md";
   bool json = false;
+  std::vector<std::string> compare, with;  // files
+  double tolerance = 0.0;                  // percent
 };
 
 struct Test {
@@ -124,6 +128,7 @@ struct Row {
   std::string time;
   std::vector<double> ns;
   double bandwidth = 0.0;  // bytes per second; 0: not known
+  std::optional<ComparedTest> compared;
 
   std::vector<double> speeds() const {
     std::vector<double> list;
@@ -134,7 +139,7 @@ struct Row {
 
 class Printer {
  public:
-  explicit Printer(std::string format) : format_(std::move(format)) {}
+  Printer(std::string format, bool compares) : format_(std::move(format)), compares_(compares) {}
 
   Status begin() const {
     if (format_ == "json") return put("[");
@@ -209,7 +214,7 @@ class Printer {
   static bool is_known(double n) { return n >= 0.0; }
 
   template <class F>
-  static void for_each_field(const Row& r, F&& f) {
+  void for_each_field(const Row& r, F&& f) const {
     const Mean ns = r.ns.empty() ? Mean{} : mean_of(r.ns);
     const Mean speed = r.ns.empty() ? Mean{} : mean_of(r.speeds());
     constexpr double unknown = -1.0;
@@ -238,9 +243,18 @@ class Printer {
     f("read_bytes_per_second", read);
     f("memory_bytes_per_second", r.bandwidth > 0.0 ? r.bandwidth : unknown);
     f("read_share", share_known ? read / r.bandwidth : unknown);
+    if (!compares_) return;
+    const bool known = r.compared.has_value();
+    const Comparison c = known ? r.compared->comparison : Comparison{unknown, unknown, unknown};
+    f("baseline_ts", known ? r.compared->before : unknown);
+    f("speed_ratio", c.ratio);
+    f("speed_ratio_low", c.low);
+    f("speed_ratio_high", c.high);
+    f("verdict", std::string(known ? name(r.compared->verdict) : "not compared"));
   }
 
   std::string format_;
+  bool compares_;
   bool first_ = true;
 };
 
@@ -263,7 +277,28 @@ std::vector<Test> tests_of(const BenchArgs& args) {
   return tests;
 }
 
-Status run_bench(BenchArgs& args) {
+// Two stored sets of runs.
+Result<int> compare_stored(const BenchArgs& args, const Baseline& baseline) {
+  ONEPASS_ASSIGN(const std::vector<StoredTest> now, read_bench(args.with));
+  std::vector<ComparedTest> compared;
+  for (const StoredTest& test : now) {
+    if (auto one = baseline.compare(test)) compared.push_back(std::move(*one));
+  }
+  ONEPASS_ASSIGN(const int code, judge(compared));
+  ONEPASS_TRY(put(compared_text(compared, args.json ? "json" : args.output)));
+  return code;
+}
+
+// The row as the file of a run would have it.
+StoredTest stored(const Row& row) {
+  return {row.test.name(), row.model.type, row.backend,       row.device,
+          row.kv,          row.threads,    row.test.tokens(), {row.ns}};
+}
+
+Result<int> run_bench(BenchArgs& args) {
+  if (!args.with.empty() && args.compare.empty()) refuse("--with", "needs --compare");
+  ONEPASS_ASSIGN(const Baseline baseline, Baseline::read(args.compare, args.tolerance / 100.0));
+  if (!args.with.empty()) return compare_stored(args, baseline);
   const std::vector<Test> tests = tests_of(args);
   std::uint64_t context = 0;
   for (const Test& t : tests) {
@@ -291,15 +326,22 @@ Status run_bench(BenchArgs& args) {
   row.threads = device.compute_units;
   const std::string format = args.json ? "json" : args.output;
   if (format != "md" && row.backend == "CPU") row.bandwidth = memory_bandwidth(row.threads);
-  Printer printer(format);
+  Printer printer(format, bool(baseline));
+  std::vector<ComparedTest> compared;
   ONEPASS_TRY(printer.begin());
   for (const Test& test : tests) {
     row.test = test;
     row.time = now_text();
     ONEPASS_ASSIGN(row.ns, measure(decoder, test, args.repetitions));
+    if (baseline) row.compared = baseline.compare(stored(row));
+    if (row.compared) compared.push_back(*row.compared);
     ONEPASS_TRY(printer.row(row));
   }
-  return printer.end();
+  ONEPASS_TRY(printer.end());
+  if (!baseline) return 0;
+  ONEPASS_ASSIGN(const int code, judge(compared));
+  if (format == "md") ONEPASS_TRY(put("\n" + compared_text(compared, format)));
+  return code;
 }
 
 }  // namespace
@@ -331,8 +373,26 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();
   command->add_flag("--json", args->json, "as -o json");
-  command->footer("Example:\n  onepass bench -m synthetic:llama-1b:q4_0 -p 128 -n 64 -t 2");
-  command->callback([&run, args] { run = [args] { return exit_code(run_bench(*args)); }; });
+  command
+      ->add_option("--compare", args->compare,
+                   "files of earlier runs with -o json: exit 1 if this one is slower")
+      ->delimiter(',');
+  command->add_option("--with", args->with, "run nothing: compare those files with these")
+      ->delimiter(',');
+  command->add_option("--tolerance", args->tolerance, "percent that count as no difference")
+      ->check(number_from(0.0, 100.0))
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  onepass bench -m synthetic:llama-1b:q4_0 -p 128 -n 64 -t 2\n"
+      "  onepass bench -r 20 -o json > before.json\n"
+      "  onepass bench -r 20 --compare before.json");
+  command->callback([&run, args] {
+    run = [args] {
+      const Result<int> code = run_bench(*args);
+      return code ? *code : report(code.error());
+    };
+  });
 }
 
 }  // namespace onepass::tool

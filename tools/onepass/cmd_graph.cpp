@@ -7,6 +7,7 @@
 #include "core/os.h"
 #include "json_writer.h"
 #include "llm/decoder.h"
+#include "plan_file.h"
 
 namespace onepass::tool {
 namespace {
@@ -17,7 +18,7 @@ struct GraphArgs {
   std::uint32_t context = 0;
   bool no_fuse = false;
   std::string policy = "exact";
-  std::string dot;
+  std::string dot, svg;
   bool json = false;
 };
 
@@ -70,7 +71,14 @@ std::string as_text(const GraphArgs& args, const llm::ModelConfig& c, const Sche
   return out;
 }
 
+Status write_file(const std::string& path, const std::string& text) {
+  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
+  ONEPASS_TRY(file.write(text));
+  return file.commit();
+}
+
 Status run_graph(GraphArgs& args) {
+  ONEPASS_ASSIGN(const std::string path, args.model.path());
   ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
   const llm::ModelConfig& c = opened.model->config();
   Schedule s;
@@ -88,10 +96,11 @@ Status run_graph(GraphArgs& args) {
   s.report = plan.report();
   s.per_layer = s.report.dispatches - shorter.report().dispatches;
   ONEPASS_ASSIGN(s.hazards, plan.count_hazards());
-  if (!args.dot.empty()) {
-    ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(args.dot));
-    ONEPASS_TRY(file.write(plan.to_dot()));
-    ONEPASS_TRY(file.commit());
+  if (!args.dot.empty()) ONEPASS_TRY(write_file(args.dot, plan.to_dot()));
+  if (!args.svg.empty()) {
+    SavedPlan drawn = saved_plan(plan);
+    drawn.model = path;
+    ONEPASS_TRY(write_file(args.svg, plan_svg(drawn)));
   }
   ONEPASS_TRY(put(args.json ? as_json(args, c, s) : as_text(args, c, s)));
   if (s.hazards == 0) return {};
@@ -112,9 +121,12 @@ void add_graph(CLI::App& app, Run& run) {
       ->check(CLI::IsMember({"exact", "greedy"}))
       ->capture_default_str();
   command->add_option("--dot", args->dot, "write the graph as a Graphviz file");
+  command->add_option("--svg", args->svg, "write the graph as a picture");
   command->add_flag("--json", args->json, "as JSON");
   command->footer(
-      "Example:\n  onepass graph -m synthetic:llama-1b:q4_0 --prefill 512 --dot graph.dot");
+      "Examples:\n"
+      "  onepass graph -m synthetic:llama-1b:q4_0 --prefill 512 --dot graph.dot\n"
+      "  onepass graph --svg graph.svg");
   command->callback([&run, args] { run = [args] { return exit_code(run_graph(*args)); }; });
 }
 

@@ -30,6 +30,8 @@ void add_info(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);
 void add_quantize(CLI::App& app, Run& run);
+void add_plan(CLI::App& app, Run& run);
+void add_profile(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 
 inline constexpr int exit_usage = 2;

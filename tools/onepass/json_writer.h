@@ -48,6 +48,8 @@ class JsonWriter {
     return raw(std::isfinite(n) ? text : "null");
   }
   JsonWriter& null() { return raw("null"); }
+  // A number as it is written.
+  JsonWriter& number(std::string_view text) { return raw(text); }
 
   const std::string& text() const noexcept { return text_; }
 

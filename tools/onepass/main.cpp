@@ -51,6 +51,8 @@ int main(int argc, char** argv) {
   tool::add_logits(app, run);
   tool::add_perplexity(app, run);
   tool::add_quantize(app, run);
+  tool::add_plan(app, run);
+  tool::add_profile(app, run);
   tool::add_tokenize(app, run);
   tool::catch_signals();
   try {

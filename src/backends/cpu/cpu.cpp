@@ -66,6 +66,9 @@ class CpuBackend final : public HostBackend {
     for (std::size_t i = 0; i < n; ++i) out[i] = pass.span(static_cast<std::uint32_t>(i));
     return {};
   }
+  void append_slices(Recorded& recorded, std::vector<WorkSlice>& out) override {
+    static_cast<const cpu::Pass&>(recorded).append_slices(out);
+  }
 
  private:
   cpu::Pool pool_;

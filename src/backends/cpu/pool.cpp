@@ -25,7 +25,11 @@ Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recordin
   const std::uint32_t n = pass->size();
   pass->items_ = std::make_unique<Item[]>(n);
   pass->step_ = recording.step;
-  if (recording.timed) pass->spans_ = std::make_unique<Span[]>(n);
+  if (recording.timed) {
+    pass->spans_ = std::make_unique<Span[]>(n);
+    pass->logs_.resize(pool.worker_count());
+    for (Log& log : pass->logs_) log.slices.resize(2 * std::size_t{n} + window);
+  }
 
   ExecutionModel model = recording.model();
   if (model == ExecutionModel::levels && recording.n_levels() == 0)
@@ -65,6 +69,31 @@ TimeSpan Pass::span(std::uint32_t i) const noexcept {
           spans_[i].end_ns.load(std::memory_order_relaxed)};
 }
 
+void Pass::append_slices(std::vector<WorkSlice>& out) const {
+  const std::uint64_t epoch = epoch_.load(std::memory_order_acquire);
+  const std::size_t n = logs_.size();
+  for (std::size_t k = 0; k < n; ++k) {
+    const Log& log = logs_[(k + n - 1) % n];  // the waiting thread first
+    if (log.epoch != epoch) continue;
+    for (std::uint32_t i = 0; i < log.count; ++i) {
+      out.push_back(log.slices[i]);
+      out.back().worker = static_cast<std::uint32_t>(k);
+    }
+  }
+}
+
+void Pass::Log::add(std::uint64_t at, std::uint32_t launch, const TimeSpan& span) noexcept {
+  if (epoch != at) {
+    epoch = at;
+    count = 0;
+  }
+  if (count > 0 && slices[count - 1].launch == launch) {
+    slices[count - 1].span.end_ns = span.end_ns;
+  } else if (count < slices.size()) {
+    slices[count++] = {0, launch, span};
+  }
+}
+
 bool Pass::is_ready(const Item& item, Cursor& cursor) const noexcept {
   while (cursor.prefix < item.after) {
     if (!is_done(items_[cursor.prefix], cursor.epoch)) return false;
@@ -101,12 +130,14 @@ Pass::Claim Pass::claim(std::uint32_t i, Cursor& cursor, std::uint32_t& tile) no
   }
 }
 
-bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, std::uint64_t epoch) noexcept {
-  if (spans_ && tile == 0) spans_[i].start_ns.store(os::now_ns(), std::memory_order_relaxed);
+bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) noexcept {
+  const std::uint64_t start = spans_ ? os::now_ns() : 0;
+  if (spans_ && tile == 0) spans_[i].start_ns.store(start, std::memory_order_relaxed);
   tasks_.run(i, tile);
   if (spans_) {
     // The clock only grows, so the maximum over all passes is the last pass's end.
     const std::uint64_t now = os::now_ns();
+    logs_[cursor.worker].add(cursor.epoch, i, {start, now});
     std::uint64_t end = spans_[i].end_ns.load(std::memory_order_relaxed);
     while (end < now &&
            !spans_[i].end_ns.compare_exchange_weak(end, now, std::memory_order_relaxed)) {
@@ -114,15 +145,21 @@ bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, std::uint64_t epoch) no
   }
   Item& item = items_[i];
   const std::uint64_t done = item.done.fetch_add(1, std::memory_order_acq_rel) + 1;
-  return item.sink && done == epoch * item.tiles &&
+  return item.sink && done == cursor.epoch * item.tiles &&
          sinks_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
 void Pass::run_all() noexcept {
+  const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  epoch_.store(epoch, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < size(); ++i) {
-    if (spans_) spans_[i].start_ns.store(os::now_ns(), std::memory_order_relaxed);
+    const std::uint64_t start = spans_ ? os::now_ns() : 0;
     for (std::uint32_t tile = 0; tile < items_[i].tiles; ++tile) tasks_.run(i, tile);
-    if (spans_) spans_[i].end_ns.store(os::now_ns(), std::memory_order_relaxed);
+    if (!spans_) continue;
+    const std::uint64_t end = os::now_ns();
+    spans_[i].start_ns.store(start, std::memory_order_relaxed);
+    spans_[i].end_ns.store(end, std::memory_order_relaxed);
+    logs_.back().add(epoch, i, {start, end});
   }
 }
 
@@ -260,8 +297,9 @@ void Pool::idle(std::uint32_t& n) const noexcept {
   }
 }
 
-void Pool::run_tiles(Pass& pass, std::uint64_t until) noexcept {
+void Pool::run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noexcept {
   Pass::Cursor cursor;
+  cursor.worker = worker;
   cursor.epoch = pass.epoch_.load(std::memory_order_acquire);
   const std::uint32_t n = pass.size();
   std::uint32_t idle_polls = 0;
@@ -272,7 +310,7 @@ void Pool::run_tiles(Pass& pass, std::uint64_t until) noexcept {
       switch (pass.claim(i, cursor, tile)) {
         case Pass::Claim::taken:
           taken = true;
-          if (pass.run_tile(i, tile, cursor.epoch)) return finish_pass();
+          if (pass.run_tile(i, tile, cursor)) return finish_pass();
           break;
         case Pass::Claim::exhausted:
           if (i == cursor.first) ++cursor.first;
@@ -300,7 +338,7 @@ void Pool::take_part(std::uint32_t worker, std::uint64_t until) noexcept {
     inside.store(pass, std::memory_order_seq_cst);
     Pass* const again = active_.load(std::memory_order_seq_cst);
     if (again == pass) {
-      run_tiles(*pass, until);
+      run_tiles(*pass, worker, until);
       break;
     }
     pass = again;

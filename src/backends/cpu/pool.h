@@ -31,6 +31,8 @@ class Pass final : public Recorded {
   std::uint32_t size() const noexcept { return tasks_.size(); }
   bool timed() const noexcept { return spans_ != nullptr; }
   TimeSpan span(std::uint32_t i) const noexcept;
+  // Of the last pass, worker by worker.
+  void append_slices(std::vector<WorkSlice>& out) const;
 
  private:
   friend class Pool;
@@ -47,9 +49,19 @@ class Pass final : public Recorded {
     std::atomic<std::uint64_t> start_ns{0}, end_ns{0};
   };
 
+  // What one worker did in a timed pass; only that worker writes it.
+  struct alignas(cache_line) Log {
+    std::uint64_t epoch = 0;
+    std::uint32_t count = 0;
+    std::vector<WorkSlice> slices;  // never grows; what exceeds it is left out
+
+    void add(std::uint64_t at, std::uint32_t launch, const TimeSpan& span) noexcept;
+  };
+
   // What one worker knows of the pass it is in.
   struct Cursor {
     std::uint64_t epoch = 0;
+    std::uint32_t worker = 0;
     std::uint32_t first = 0;   // every launch before it has no tile left
     std::uint32_t prefix = 0;  // every launch before it is done
   };
@@ -62,7 +74,7 @@ class Pass final : public Recorded {
   bool is_ready(const Item& item, Cursor& cursor) const noexcept;
   Claim claim(std::uint32_t i, Cursor& cursor, std::uint32_t& tile) noexcept;
   // True for the last tile of the pass.
-  bool run_tile(std::uint32_t i, std::uint32_t tile, std::uint64_t epoch) noexcept;
+  bool run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) noexcept;
   void run_all() noexcept;  // on the calling thread
 
   Pool* pool_;
@@ -70,6 +82,7 @@ class Pass final : public Recorded {
   std::unique_ptr<Item[]> items_;
   std::vector<std::uint32_t> preds_;
   std::unique_ptr<Span[]> spans_;
+  std::vector<Log> logs_;  // by worker; with spans_ only
   BoundView step_;
   std::uint32_t n_sinks_ = 0;
   std::atomic<std::uint64_t> epoch_{0};
@@ -85,6 +98,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(workers_.size()) + 1; }
+  // Numbers of workers, the waiting thread's included; it is the last.
+  std::uint32_t worker_count() const noexcept { return n_inside_; }
 
   // Makes room for step bytes of this size in every queue entry.
   void reserve_step(std::size_t bytes);
@@ -110,7 +125,7 @@ class Pool {
   // Takes part in what is running, as `worker`, until there is nothing left to take or the
   // submission `until` is done.
   void take_part(std::uint32_t worker, std::uint64_t until) noexcept;
-  void run_tiles(Pass& pass, std::uint64_t until) noexcept;
+  void run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noexcept;
   void finish_pass() noexcept;
   // True when it started a pass. Nothing may be active.
   bool start_next_locked() noexcept;
