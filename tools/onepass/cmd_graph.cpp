@@ -71,7 +71,9 @@ std::string as_text(const GraphArgs& args, const llm::ModelConfig& c, const Sche
 }
 
 Status run_graph(GraphArgs& args) {
-  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
+  CacheArgs cache{.context = args.context, .option = "-c"};
+  if (args.context == 0) cache.context = 4096, cache.up_to_trained = true;
+  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false, cache));
   const llm::ModelConfig& c = opened.model->config();
   Schedule s;
   // As the decoder does: passes of a power of two rows.
