@@ -230,7 +230,7 @@ class EnvTest(ToolCase):
         self.assertIsNone(listed["ONEPASS_TOP_K"]["value"])
         self.assertNotIn("ONEPASS_HELP", listed)
         text = self.ok("env", env={"ONEPASS_SEED": "5"}).stdout
-        self.assertRegex(text, r"(?m)^ONEPASS_SEED +=? ?= 5 ")
+        self.assertRegex(text, r"(?m)^ONEPASS_SEED += 5 ")
         only = self.ok("env", "--set", env={"ONEPASS_SEED": "5"}).stdout
         self.assertEqual(len(only.splitlines()), 1)
 
@@ -369,8 +369,8 @@ class CompletionTest(ToolCase):
         self.assertEqual(self.bash("onepass generate --top-"), ["--top-k", "--top-p"])
         self.assertEqual(self.bash("onepass perplexity --kv "), ["f16", "f32"])
         self.assertEqual(self.bash("onepass completion "), ["bash", "zsh", "fish"])
-        self.assertEqual(self.bash("onepass generate -m synthetic:tiny:q"),
-                         ["q8_0", "q4_0", "q4_k", "q6_k"])
+        self.assertEqual(set(self.bash("onepass generate -m synthetic:tiny:q")),
+                         {"q8_0", "q4_0", "q4_k", "q6_k"})
         self.assertEqual(self.bash("onepass generate -n "), [])
         self.assertIn("cpu", self.bash("onepass generate --device "))
         self.assertIn("doctor", self.bash("onepass help "))

@@ -80,6 +80,7 @@ void bind_environment(CLI::App& app, int argc, const char* const* argv) {
 }
 
 void warn_of_unknown_variables(const CLI::App& app) {
+  if (unknown_variables({}).empty()) return;
   const std::vector<Variable> known = known_variables(table_of(app));
   std::vector<std::string> names;
   for (const Variable& v : known) names.push_back(v.name);
