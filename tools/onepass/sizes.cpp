@@ -43,7 +43,8 @@ Result<std::optional<std::uint64_t>> parse_size(std::string_view text) {
   const Wide product = Wide{digits} << (10 * (unit + 1));
   if (product % divisor != 0 || product / divisor > std::numeric_limits<std::uint64_t>::max()) {
     return fail(ErrorCode::invalid_argument,
-                "'" + std::string(text) + "' is no whole number below 2^64; k, M, G and T are powers of 1024");
+                "'" + std::string(text) +
+                    "' is no whole number below 2^64; k, M, G and T are powers of 1024");
   }
   return Size(static_cast<std::uint64_t>(product / divisor));
 }
