@@ -1,4 +1,5 @@
-# Writes HEADER with the commit of SOURCE_DIR, only when it changed. Arguments: HEADER SOURCE_DIR
+# Writes HEADER with the commit of SOURCE_DIR and the kind of build, only when they changed.
+# Arguments: HEADER SOURCE_DIR BUILD_TYPE
 set(commit "unknown")
 find_program(git git)
 if(git)
@@ -10,4 +11,7 @@ if(git)
     set(commit "${text}")
   endif()
 endif()
-file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define ONEPASS_COMMIT \"${commit}\"\n" @ONLY)
+file(CONFIGURE OUTPUT ${HEADER} @ONLY CONTENT
+"#define ONEPASS_COMMIT \"${commit}\"
+#define ONEPASS_BUILD_TYPE \"${BUILD_TYPE}\"
+")
