@@ -9,6 +9,23 @@ if(TARGET onepass-cli)
   install(TARGETS onepass-cli)
   install(FILES ${PROJECT_SOURCE_DIR}/models/stories-12m-q8_0.gguf
     DESTINATION ${CMAKE_INSTALL_DATADIR}/onepass)
+  install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+    DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+  if(onepass_generated_dir)
+    # Where zsh looks: Debian keeps the folder of the name used elsewhere for administrators.
+    if(EXISTS /etc/debian_version)
+      set(zsh_dir zsh/vendor-completions)
+    else()
+      set(zsh_dir zsh/site-functions)
+    endif()
+    install(DIRECTORY ${onepass_generated_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+    install(FILES ${onepass_generated_dir}/onepass
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${onepass_generated_dir}/_onepass DESTINATION ${CMAKE_INSTALL_DATADIR}/${zsh_dir})
+    install(FILES ${onepass_generated_dir}/onepass.fish
+      DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
 endif()
 
 install(EXPORT onepass-targets NAMESPACE onepass:: FILE onepassTargets.cmake DESTINATION ${config_dir})

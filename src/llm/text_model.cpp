@@ -69,7 +69,8 @@ Result<TextModel> open_text_model(const Device& device, const std::string& path,
                                   const OpenOptions& options) {
   return guarded([&]() -> Result<TextModel> {
     const auto load = [&](const ModelConfig& config, const WeightSource& source,
-                          std::uint64_t total) {
+                          std::uint64_t total) -> Result<std::shared_ptr<const Model>> {
+      if (options.before_load) ONEPASS_TRY(options.before_load(config, total));
       return Model::load(device, config, CountedSource(source, total, options));
     };
     TextModel m{nullptr, not_asked_for()};

@@ -22,6 +22,10 @@ struct TextModel {
 
 struct OpenOptions {
   bool tokenizer = true;  // false: TextModel::tokenizer is an error
+  // Told what is going to be loaded, before any of it is: the bytes of all weights as stored. An
+  // error ends loading.
+  std::function<Status(const ModelConfig& config, std::uint64_t weight_bytes)> before_load =
+      nullptr;
   // Bytes of weights read so far, and of all (0: unknown). An error ends loading.
   std::function<Status(std::uint64_t done, std::uint64_t total)> progress = nullptr;
 };

@@ -16,6 +16,7 @@ void ChatArgs::add_to(CLI::App& app, const std::string& show_prompt_help, CLI::O
                      "NAME=VALUE for the template, e.g. enable_thinking=false; may be repeated")
           ->allow_extra_args(false),
       app.add_flag("--show-prompt", show_prompt, show_prompt_help)};
+  for (CLI::Option* option : options) option->group("Chat");
   if (needed == nullptr) return;
   for (CLI::Option* option : options) option->needs(needed);
 }

@@ -312,11 +312,12 @@ Result<int> run_bench(BenchArgs& args) {
   }
   Row row;
   ONEPASS_ASSIGN(row.file, args.model.path());
-  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
-  const DeviceInfo& device = opened.model->device().info();
   llm::DecoderOptions options;
   options.context = static_cast<std::uint32_t>(context);
   options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
+  ONEPASS_ASSIGN(const llm::TextModel opened,
+                 args.model.open(false, {.context = context, .kv = options.kv}));
+  const DeviceInfo& device = opened.model->device().info();
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
   row.model = facts_of(*opened.model);
   row.device = device.description;

@@ -212,7 +212,9 @@ Result<int> run_chat(ChatCommandArgs& args) {
   ONEPASS_ASSIGN(const std::string path, args.model.path());
   // Before the weights are read: what is wrong with it shows at once.
   ONEPASS_ASSIGN(llm::ChatTemplate chat, args.chat.open_template(path));
-  ONEPASS_ASSIGN(llm::TextModel model, args.model.open());
+  CacheArgs cache{.context = args.context, .option = "-c"};
+  if (args.context == 0) cache.context = default_context, cache.up_to_trained = true;
+  ONEPASS_ASSIGN(llm::TextModel model, args.model.open(true, cache));
   llm::DecoderOptions decoder;
   const std::uint32_t trained = model.model->config().context;
   decoder.context = args.context != 0 ? args.context : std::min(trained, default_context);

@@ -17,6 +17,7 @@ int run_devices() {
 
 void add_devices(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("devices", "list devices and why one is not available");
+  command->footer("Example:\n  onepass devices");
   command->callback([&run] { run = run_devices; });
 }
 

@@ -162,6 +162,13 @@ std::uint32_t context_for(const GenerateArgs& args, std::uint32_t trained, std::
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(trained, needed));
 }
 
+// Before there is a tokenizer: texts have about a token for four bytes.
+CacheArgs planned_cache(const GenerateArgs& args, std::size_t ids) {
+  if (args.context != 0) return {.context = args.context, .option = "-c"};
+  const std::uint64_t prompt = ids != 0 ? ids : args.prompt.size() / 4 + 1;
+  return {.context = prompt + args.n, .up_to_trained = true, .option = "-c"};
+}
+
 Result<int> run_generate(GenerateArgs& args) {
   args.sampling.check();
   std::vector<std::uint32_t> ids;
@@ -177,7 +184,7 @@ Result<int> run_generate(GenerateArgs& args) {
   if (args.chat.show_prompt) return show_prompt(args, *chat);
 
   const std::uint64_t start = os::now_ns();
-  ONEPASS_ASSIGN(llm::TextModel model, args.model.open());
+  ONEPASS_ASSIGN(llm::TextModel model, args.model.open(true, planned_cache(args, ids.size())));
   const bool has_text = model.tokenizer.has_value();
   if (chat) {
     ONEPASS_TRY(model.tokenizer);

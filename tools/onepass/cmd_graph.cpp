@@ -79,7 +79,9 @@ Status write_file(const std::string& path, const std::string& text) {
 
 Status run_graph(GraphArgs& args) {
   ONEPASS_ASSIGN(const std::string path, args.model.path());
-  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
+  CacheArgs cache{.context = args.context, .option = "-c"};
+  if (args.context == 0) cache.context = 4096, cache.up_to_trained = true;
+  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false, cache));
   const llm::ModelConfig& c = opened.model->config();
   Schedule s;
   // As the decoder does: passes of a power of two rows.

@@ -78,11 +78,12 @@ Status run_logits(LogitsArgs& args) {
   if (!parsed) refuse("--tokens", parsed.error());
   const std::vector<std::uint32_t>& tokens = *parsed;
   if (tokens.empty()) refuse("--tokens", "there are none, expected ids: 1,2,3");
-  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
   llm::DecoderOptions options;
+  options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
+  const CacheArgs cache{.context = tokens.size(), .up_to_trained = true, .kv = options.kv};
+  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false, cache));
   options.context = std::max(opened.model->config().context, 1u);
   if (tokens.size() <= options.context) options.context = static_cast<std::uint32_t>(tokens.size());
-  options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
   os::AtomicFile file;
   if (!args.out.empty()) {

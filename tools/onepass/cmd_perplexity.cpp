@@ -64,7 +64,12 @@ Status run_perplexity(PerplexityArgs& args) {
   } else {
     ONEPASS_ASSIGN(text, io::read_text(args.file, max_input_bytes));
   }
-  ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open());
+  llm::DecoderOptions options;
+  options.context = args.context;
+  options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
+  ONEPASS_ASSIGN(
+      const llm::TextModel opened,
+      args.model.open(true, {.context = args.context, .kv = options.kv, .option = "-c"}));
   ONEPASS_TRY(opened.tokenizer);
   const llm::Tokenizer& tokenizer = *opened.tokenizer;
   llm::EncodeOptions encode;
@@ -79,9 +84,6 @@ Status run_perplexity(PerplexityArgs& args) {
   }
   std::size_t chunks = tokens.size() / window;
   if (args.chunks != 0) chunks = std::min(chunks, std::size_t{args.chunks});
-  llm::DecoderOptions options;
-  options.context = args.context;
-  options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
   const auto begin = begin_token(tokenizer);
   const std::size_t half = window / 2;

@@ -9,13 +9,17 @@
 #include <cstring>
 #include <iostream>
 
+#include "completion.h"
 #include "core/os.h"
+#include "llm/synthetic.h"
+#include "suggest.h"
 #include "terminal.h"
 
 namespace onepass::tool {
 namespace {
 
 constexpr const char* built_in_name = "stories-12m-q8_0.gguf";
+constexpr const char* device_group = "Model and device";
 
 bool reader_is_gone = false;
 
@@ -114,13 +118,17 @@ CLI::Validator number_from(double min, double max) {
 }
 
 void DeviceArgs::add_choice_to(CLI::App& app) {
-  app.add_option("--device", name, "auto, cpu, cuda, cuda:1, null")->capture_default_str();
+  app.add_option("--device", name, "auto, cpu, cuda, cuda:1, null")
+      ->capture_default_str()
+      ->group(device_group);
   app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(device_group);
   app.add_option("--cpu-features", cpu_features,
                  "use no better kernels: best, base, avx2, avx512, neon")
       ->check(CLI::IsMember({"best", "base", "avx2", "avx512", "neon"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(device_group);
 }
 
 void DeviceArgs::add_to(CLI::App& app) {
@@ -153,7 +161,15 @@ Result<Device> DeviceArgs::open() {
   options.log = [](std::string_view category, std::string_view text) {
     std::cerr << "onepass: " << category << ": " << text << '\n';
   };
-  ONEPASS_ASSIGN(Device device, Device::open(name, options));
+  Result<Device> opened = Device::open(name, options);
+  if (!opened && opened.error().code == ErrorCode::not_found) {
+    std::vector<std::string> known{"auto"};
+    for (const DeviceListing& l : Device::list()) known.push_back(l.name);
+    Error error = std::move(opened).error();
+    error.message += did_you_mean(name, known);
+    return error;
+  }
+  ONEPASS_ASSIGN(Device device, std::move(opened));
   if (cpu_features != "best" &&
       (device.info().name != "cpu" || (options.cpu_features & ~device.info().features) != 0)) {
     return fail(ErrorCode::unsupported, "--cpu-features " + cpu_features + ": " +
@@ -202,25 +218,43 @@ Result<std::string> built_in_model() {
 void ModelArgs::add_model_to(CLI::App& app) {
   app.add_option("-m,--model", model,
                  "GGUF file, MLX or Hugging Face folder, or synthetic:PRESET:QUANT "
-                 "(default: the model in the box)");
+                 "(default: the model in the box)")
+      ->group(device_group);
 }
 
 void ModelArgs::add_to(CLI::App& app) {
   add_model_to(app);
   device.add_choice_to(app);
+  app.add_flag("--force", force, "load a model even if it seems not to fit in memory")
+      ->group(device_group);
 }
 
 Result<std::string> ModelArgs::path() const {
-  if (!model.empty()) return model;
-  return built_in_model();
+  if (model.empty()) return built_in_model();
+  if (model.starts_with(llm::synthetic_prefix)) {
+    if (Result<llm::SyntheticSource> source = llm::SyntheticSource::create(model); !source) {
+      Error error = std::move(source).error();
+      error.message += did_you_mean(model, synthetic_names());
+      return error;
+    }
+  }
+  return model;
 }
 
-Result<llm::TextModel> ModelArgs::open(bool with_tokenizer) {
+Result<llm::TextModel> ModelArgs::open(bool with_tokenizer, const CacheArgs& cache) {
   ONEPASS_ASSIGN(const std::string file, path());
   ONEPASS_ASSIGN(const Device opened, device.open_and_tell());
   ProgressBar bar("loading");
   llm::OpenOptions options;
   options.tokenizer = with_tokenizer;
+  options.before_load = [&](const llm::ModelConfig& config, std::uint64_t weights) -> Status {
+    const MemoryEstimate estimate = estimate_memory(config, weights, cache);
+    const std::uint64_t available = available_bytes(opened);
+    if (!force) ONEPASS_TRY(check_memory(estimate, available, opened.info().name, cache));
+    std::cerr << "memory: " << to_string(estimate)
+              << (available == 0 ? "" : "; " + show_bytes(available) + " available") << '\n';
+    return {};
+  };
   options.progress = [&bar](std::uint64_t done, std::uint64_t total) -> Status {
     if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while loading");
     bar.show(done, total);

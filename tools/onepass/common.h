@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "llm/text_model.h"
+#include "memory_estimate.h"
 #include "onepass/onepass.h"
 
 namespace onepass::tool {
@@ -21,17 +22,22 @@ using Run = std::function<int()>;
 void add_bench(CLI::App& app, Run& run);
 void add_block(CLI::App& app, Run& run);
 void add_chat(CLI::App& app, Run& run);
+void add_completion(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
+void add_doctor(CLI::App& app, Run& run);
+void add_env(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_graph(CLI::App& app, Run& run);
+void add_help(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
+void add_man(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);
-void add_quantize(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_profile(CLI::App& app, Run& run);
+void add_quantize(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 
 inline constexpr int exit_usage = 2;
@@ -78,15 +84,17 @@ Result<std::string> built_in_model();
 
 struct ModelArgs {
   DeviceArgs device;
-  std::string model;  // empty: the model in the box
+  std::string model;   // empty: the model in the box
+  bool force = false;  // load what seems too large
 
-  // -m, --device, --threads and --cpu-features.
+  // -m, --device, --threads, --cpu-features and --force.
   void add_to(CLI::App& app);
   // -m only, for commands that run nothing.
   void add_model_to(CLI::App& app);
   Result<std::string> path() const;
-  // Opens the device and the model on it, telling the device and, on a terminal, the progress.
-  Result<llm::TextModel> open(bool with_tokenizer = true);
+  // Opens the device and the model on it, telling the device, the memory it takes and, on a
+  // terminal, the progress. A model that cannot fit with its cache is refused before it is loaded.
+  Result<llm::TextModel> open(bool with_tokenizer = true, const CacheArgs& cache = {});
 };
 
 }  // namespace onepass::tool

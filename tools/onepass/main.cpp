@@ -1,30 +1,67 @@
 #include <iostream>
 
 #include "common.h"
+#include "environment.h"
+#include "option_table.h"
+#include "suggest.h"
 #include "terminal.h"
 
 namespace {
 
 using namespace onepass;
 
-// What the parser's messages leave out: the value that was expected.
-std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+// The innermost command that was given.
+const CLI::App& parsed_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  return *command;
+}
+
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = command_names(app);
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return "unknown command '" + word + "', expected one of " + list +
+         tool::did_you_mean(word, names);
+}
+
+std::string unknown_option(const CLI::App& command, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& n : option->get_lnames()) names.push_back("--" + n);
+  }
+  const std::string where =
+      command.get_parent() == nullptr ? "" : " of '" + command.get_name() + "'";
+  // With one dash where two belong, too.
+  const std::string asked = name.starts_with("--") ? name : "-" + name;
+  return "unknown option '" + name + "'" + where + tool::did_you_mean(asked, names);
+}
+
+// What the parser's messages leave out: what was meant, and the value that was expected.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::string text = error.what();
-  if (dynamic_cast<const CLI::RequiredError*>(&error) && argc > 1 && argv[1][0] != '-' &&
-      app.get_subcommands().empty()) {
-    std::string commands;
-    for (const CLI::App* command : app.get_subcommands(nullptr)) {
-      commands += (commands.empty() ? "" : ", ") + command->get_name();
-    }
-    return "unknown command '" + std::string(argv[1]) + "', expected one of " + commands;
+  const CLI::App& command = parsed_command(app);
+  const bool about_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                           dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  // What is missing may be there, with a name that is not known.
+  for (const std::string& word : about_words ? app.remaining(true) : std::vector<std::string>{}) {
+    if (word.size() > 1 && word[0] == '-') return unknown_option(command, word);
+    if (!command.get_subcommands(nullptr).empty()) return unknown_command(command, word);
+    return "unexpected argument '" + word + "' of '" + command.get_name() + "'";
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error)) {
-    for (const CLI::App* command : app.get_subcommands()) {
-      for (const CLI::Option* option : command->get_options()) {
-        if (text.find(" " + option->get_name() + " = ") == text.npos) continue;
-        const std::string type = option->get_type_name();
-        return text + ", expected " + (type == "UINT" ? "a whole number of 0 or more" : "a number");
-      }
+    for (const CLI::Option* option : command.get_options()) {
+      if (text.find(" " + option->get_name() + " = ") == text.npos) continue;
+      const bool whole = option->get_type_name().starts_with("UINT");
+      return text + ", expected " +
+             (whole ? "a whole number of 0 or more, as 4096 or 32k" : "a number");
     }
   }
   return text;
@@ -36,33 +73,44 @@ int main(int argc, char** argv) {
   CLI::App app{"onepass: transformer inference as one recorded pass"};
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
-  app.footer(
-      "Example:\n  onepass generate -p \"Once upon a time\"\nonepass COMMAND --help tells more.");
   tool::Run run;
   tool::add_bench(app, run);
   tool::add_block(app, run);
   tool::add_chat(app, run);
+  tool::add_completion(app, run);
   tool::add_convert(app, run);
   tool::add_detokenize(app, run);
   tool::add_devices(app, run);
+  tool::add_doctor(app, run);
+  tool::add_env(app, run);
   tool::add_generate(app, run);
   tool::add_graph(app, run);
+  tool::add_help(app, run);
   tool::add_info(app, run);
   tool::add_logits(app, run);
+  tool::add_man(app, run);
   tool::add_perplexity(app, run);
-  tool::add_quantize(app, run);
   tool::add_plan(app, run);
   tool::add_profile(app, run);
+  tool::add_quantize(app, run);
   tool::add_tokenize(app, run);
+  // Behind the commands, which would inherit it.
+  app.footer(
+      "Data goes to stdout, everything else to stderr. Whole numbers may be written as 32k or "
+      "1.5M.\n"
+      "Examples:\n  onepass generate -p \"Once upon a time\"\n  onepass help generate\n"
+      "  onepass help --search context");
+  tool::complete_app(app);
   tool::catch_signals();
   try {
+    tool::bind_environment(app, argc, argv);
+    tool::warn_of_unknown_variables(app);
     app.parse(argc, argv);
     return run();
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::cerr << "onepass: " << explain(app, e, argc, argv)
-              << "\nRun with --help for more information.\n";
+    std::cerr << "onepass: " << explain(app, e) << "\nRun with --help for more information.\n";
     return tool::exit_usage;
   } catch (const std::bad_alloc&) {
     return tool::report(make_error(ErrorCode::out_of_memory, "out of memory"));

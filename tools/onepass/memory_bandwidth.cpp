@@ -12,9 +12,6 @@
 namespace onepass::tool {
 namespace {
 
-constexpr std::uint64_t bytes = 512u << 20;
-constexpr int passes = 4;
-
 std::uint64_t sum(const std::uint64_t* words, std::size_t n) {
   std::array<std::uint64_t, 32> lanes{};
   for (std::size_t i = 0; i + lanes.size() <= n; i += lanes.size()) {
@@ -27,8 +24,9 @@ std::uint64_t sum(const std::uint64_t* words, std::size_t n) {
 
 }  // namespace
 
-double memory_bandwidth(std::uint32_t threads) {
+double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes, std::uint32_t passes) {
   threads = std::max(threads, 1u);
+  passes = std::max(passes, 1u);
   auto* memory = static_cast<std::byte*>(os::allocate(bytes, false));
   if (memory == nullptr) return 0.0;
   const std::uint64_t share = bytes / threads / 4096 * 4096;
@@ -44,13 +42,13 @@ double memory_bandwidth(std::uint32_t threads) {
     std::byte* part = memory + thread * share;
     std::memset(part, static_cast<int>(thread) + 1, share);
     std::uint32_t meeting = 0;
-    for (int i = 0; i < passes; ++i) {
+    for (std::uint32_t i = 0; i < passes; ++i) {
       meet(meeting++);
       const std::uint64_t begin = os::now_ns();
       sink += sum(reinterpret_cast<const std::uint64_t*>(part), share / sizeof(std::uint64_t));
       meet(meeting++);
       if (thread == 0) {
-        seconds[static_cast<std::size_t>(i)] = static_cast<double>(os::now_ns() - begin) * 1e-9;
+        seconds[i] = static_cast<double>(os::now_ns() - begin) * 1e-9;
       }
     }
   };

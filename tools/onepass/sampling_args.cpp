@@ -9,15 +9,22 @@
 namespace onepass::tool {
 
 void SamplingArgs::add_to(CLI::App& app) {
-  app.add_option("--temp", options.temperature, "0: the most likely token")->capture_default_str();
+  constexpr const char* group = "Sampling";
+  app.add_option("--temp", options.temperature, "0: the most likely token")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--top-k", options.top_k, "keep the k most likely tokens, 0: all")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--top-p", options.top_p, "keep the most likely tokens up to this probability")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--min-p", options.min_p, "drop tokens below this share of the most likely one")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--seed", seed, "equal seeds give equal texts; or 'random'")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(group);
 }
 
 void SamplingArgs::check() {

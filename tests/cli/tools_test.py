@@ -1,0 +1,445 @@
+"""tools_test.py PROGRAM SOURCE_DIR [unittest arguments]: what helps people to find their way: help,
+examples, suggestions, sizes, environment variables, the memory estimate, doctor, completion scripts
+and manual pages. Commands are taken from the program, so that new ones are tested too."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SOURCE_DIR = sys.argv[1:3]
+STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
+SLOW = 120  # seconds until a command counts as stuck
+# Makes the story model one for chats.
+PLAIN = "{{ bos_token }}{% for m in messages %}{{ m.content + ' ' }}{% endfor %}"
+
+
+def clean_env(env=None):
+    full = {k: v for k, v in os.environ.items() if not k.startswith("ONEPASS_")}
+    full.update(env or {})
+    return full
+
+
+def run(*args, env=None, **more):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=SLOW, env=clean_env(env), check=False,
+                          **more)
+
+
+def commands(top=None):
+    """Every command of the program as `help --json` tells it, those below others included."""
+    top = top or json.loads(run("help", "--json").stdout)
+    found = []
+    for command in top["commands"]:
+        found += [command, *commands(command)] if command["commands"] else [command]
+    return found
+
+
+class ToolCase(unittest.TestCase):
+    def ok(self, *args, **more):
+        result = run(*args, **more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def fails(self, code, *args, says=(), **more):
+        result = run(*args, **more)
+        self.assertEqual(result.returncode, code, result.stderr)
+        for part in says:
+            self.assertIn(part, result.stderr)
+        return result
+
+    def scratch(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+
+class ExampleCase(ToolCase):
+    """Runs the examples of some of the commands, in a folder with the files they name."""
+
+    def prepare(self):
+        folder = self.scratch()
+        for name in ("model.gguf", "model-f16.gguf"):
+            shutil.copy(STORIES, os.path.join(folder, name))
+        with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
+            file.write("Once upon a time there was a little girl. She had a red ball. " * 60)
+        with open(os.path.join(folder, "plain.jinja"), "w", encoding="utf-8") as file:
+            file.write(PLAIN)
+        os.mkdir(os.path.join(folder, "bin"))
+        os.symlink(PROGRAM, os.path.join(folder, "bin", "onepass"))
+        return folder
+
+    def shell(self, folder, example):
+        line = re.sub(r"synthetic:[a-z0-9.-]+:", "synthetic:tiny:", example)
+        # The story model has no chat template of its own.
+        if "chat" in line:
+            line = line.replace("-m model.gguf",
+                                "-m model.gguf --template plain.jinja")
+        env = clean_env({"ONEPASS_PREDICT": "4", "ONEPASS_REPETITIONS": "1",
+                         "PATH": os.path.join(folder, "bin") + ":" + os.environ["PATH"]})
+        return subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, env=env,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=SLOW,
+                              check=False)
+
+    def run_examples(self, part, parts):
+        folder = self.prepare()
+        # By words, so that commands below one share its part.
+        names = sorted({c["command"].split()[1] for c in commands()})[part::parts]
+        todo = [(c["command"], e) for c in commands() for e in c["examples"]
+                if c["command"].split()[1] in names]
+        # An example may need what another one makes.
+        for _ in range(2):
+            failed = []
+            for command, example in todo:
+                result = self.shell(folder, example)
+                # SIGPIPE of a reader that had enough is none of ours.
+                if result.returncode not in (0, 141):
+                    failed.append((command, example, result.stderr.decode()))
+            todo = [(command, example) for command, example, _ in failed]
+        self.assertEqual(failed, [])
+
+
+class FirstExamplesTest(ExampleCase):
+    def test_run(self):
+        self.run_examples(0, 3)
+
+
+class SecondExamplesTest(ExampleCase):
+    def test_run(self):
+        self.run_examples(1, 3)
+
+
+class ThirdExamplesTest(ExampleCase):
+    def test_run(self):
+        self.run_examples(2, 3)
+
+
+class HelpTest(ToolCase):
+    def test_every_command_has_help_with_an_example(self):
+        found = commands()
+        self.assertGreater(len(found), 12)
+        for command in found:
+            with self.subTest(command=command["command"]):
+                words = command["command"].split()[1:]
+                text = self.ok(*words, "--help").stdout
+                self.assertRegex(text, rf"(?m)^Examples?:\n  .*onepass {words[0]}")
+                self.assertIn("Usage: " + command["command"], text)
+                self.assertTrue(command["help"])
+                for option in command["options"]:
+                    self.assertTrue(any(name in text for name in option["names"]), option)
+                self.assertEqual(self.ok("help", *words).stdout, text)
+
+    def test_top_is_grouped(self):
+        text = self.ok("--help").stdout
+        for part in ("\nText:\n", "\nModels:\n", "\nThis machine:\n", "\nExamples:\n"):
+            self.assertIn(part, text)
+        for command in json.loads(self.ok("help", "--json").stdout)["commands"]:
+            self.assertRegex(text, rf"(?m)^  {command['command'].split()[1]} ")
+        self.assertEqual(self.ok("help").stdout, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_options_are_grouped(self):
+        text = self.ok("generate", "--help").stdout
+        places = [text.index(part) for part in ("\nOptions:\n", "--predict N", "\nModel and device:\n",
+                                                "--device DEVICE", "\nChat:\n", "--system",
+                                                "\nSampling:\n", "--temp X")]
+        self.assertEqual(len(places), len(set(places)))
+        self.assertIn("(default: 256)", text)
+
+    def test_search(self):
+        text = self.ok("help", "--search", "CONTEXT").stdout
+        self.assertIn("onepass generate -c, --context N\n", text)
+        self.assertIn("onepass perplexity -c, --context N\n", text)
+        self.assertNotIn("--min-p", text)
+        self.assertIn("--top-k", self.ok("help", "--search", "ONEPASS_TOP_K").stdout)
+        self.fails(1, "help", "--search", "zebra", says=["'zebra'"])
+
+    def test_unknown(self):
+        self.fails(2, "help", "generat", says=["did you mean 'generate'"])
+
+
+class SuggestTest(ToolCase):
+    def test_commands(self):
+        for word, meant in (("generat", "generate"), ("genreate", "generate"), ("doktor", "doctor"),
+                            ("benhc", "bench"), ("Info", "info"), ("perp", "perplexity")):
+            self.fails(2, word, says=[f"unknown command '{word}'", f"did you mean '{meant}'?"])
+        self.assertNotIn("did you mean", self.fails(2, "xylophone").stderr)
+
+    def test_options(self):
+        for args, meant in ((["generate", "--tmep", "0"], "--temp"),
+                            (["generate", "--top_k=3"], "--top-k"),
+                            (["generate", "-seed", "3"], "--seed"),
+                            (["logits", "--token", "1"], "--tokens"),  # one that is required
+                            (["info", "--jsno"], "--json"),
+                            (["--versoin"], "--version")):
+            with self.subTest(args=args):
+                text = self.fails(2, *args).stderr
+                self.assertIn(f"did you mean '{meant}'?", text)
+        self.assertNotIn("did you mean", self.fails(2, "info", "--xylophone").stderr)
+
+    def test_devices(self):
+        self.fails(1, "generate", "-n", "1", "--device", "cpuu", says=["did you mean 'cpu'?"])
+        self.fails(1, "generate", "-n", "1", "--device", "nul", says=["did you mean 'null'?"])
+
+    def test_synthetic_models(self):
+        for command in (["generate", "--tokens", "1"], ["info"], ["bench"]):
+            self.fails(1, *command, "-m", "synthetic:lama1b:q4_0",
+                       says=["did you mean 'synthetic:llama1b:q4_0'?"])
+        self.fails(1, "info", "-m", "synthetic:tiny:q8-0", says=["'synthetic:tiny:q8_0'"])
+
+
+class SizesTest(ToolCase):
+    def context(self, text):
+        args = ("generate", "-m", "synthetic:tiny:q8_0", "--tokens", "1", "-n", "1", "--json", "-c")
+        return json.loads(self.ok(*args, text).stdout)["context"]
+
+    def test_sizes(self):
+        for text, tokens in (("1k", 1024), ("1K", 1024), ("1.5k", 1536), ("0.25k", 256),
+                             ("2KiB", 2048), ("512", 512), ("0.001953125M", 2048)):
+            with self.subTest(text=text):
+                self.assertEqual(self.context(text), tokens)
+
+    def test_in_lists(self):
+        out = self.ok("bench", "-m", "synthetic:tiny:q8_0", "-p", "0.125k,64", "-n", "0", "-r", "1",
+                      "--json").stdout
+        self.assertEqual([row["n_prompt"] for row in json.loads(out)], [128, 64])
+
+    def test_refused(self):
+        for text in ("1.3k", "k", "1kk", "-1k", "1e3k", "99999999T", "1.5.5k"):
+            with self.subTest(text=text):
+                self.fails(2, "generate", "-n", text, says=["--predict"])
+        self.fails(2, "generate", "-n", "1.3k", says=["no whole number"])
+        self.fails(2, "generate", "-n", "many", says=["as 4096 or 32k"])
+        self.fails(2, "bench", "-p", "1T")  # above what the option allows
+
+
+class EnvTest(ToolCase):
+    def test_lists_every_variable(self):
+        listed = {v["name"]: v for v in json.loads(self.ok("env", "--json").stdout)["variables"]}
+        for command in commands():
+            for option in command["options"]:
+                if option["variable"]:
+                    self.assertIn(option["variable"], listed)
+        self.assertIn("generate --top-k", listed["ONEPASS_TOP_K"]["used_by"])
+        self.assertIn("ONEPASS_MODELS", listed)
+        self.assertIsNone(listed["ONEPASS_TOP_K"]["value"])
+        self.assertNotIn("ONEPASS_HELP", listed)
+        text = self.ok("env", env={"ONEPASS_SEED": "5"}).stdout
+        self.assertRegex(text, r"(?m)^ONEPASS_SEED += 5 ")
+        only = self.ok("env", "--set", env={"ONEPASS_SEED": "5"}).stdout
+        self.assertEqual(len(only.splitlines()), 1)
+
+    def test_variables_set_options(self):
+        def text(env, *args):
+            return self.ok("generate", "-n", "12", *args, env=env).stdout
+
+        self.assertEqual(text({"ONEPASS_SEED": "7"}), text({}, "--seed", "7"))
+        self.assertNotEqual(text({"ONEPASS_SEED": "7"}), text({}))
+        # The command line comes first, and an empty variable is none.
+        self.assertEqual(text({"ONEPASS_SEED": "7"}, "--seed", "1"), text({}))
+        self.assertEqual(text({"ONEPASS_SEED": ""}), text({}))
+        self.assertIn("no device 'abacus'",
+                      self.fails(1, "generate", env={"ONEPASS_DEVICE": "abacus"}).stderr)
+        self.assertEqual(json.loads(text({"ONEPASS_JSON": "1"}))["stop"], "max_tokens")
+        data = self.ok("generate", "--tokens", "1", "-n", "1", "--json",
+                       env={"ONEPASS_MODEL": "synthetic:tiny:q8_0", "ONEPASS_CONTEXT": "1k"}).stdout
+        self.assertEqual(json.loads(data)["context"], 1024)
+
+    def test_wrong_values(self):
+        self.fails(2, "generate", env={"ONEPASS_TEMP": "hot"}, says=["hot"])
+        # Of another command: no harm.
+        self.ok("devices", env={"ONEPASS_TEMP": "hot", "ONEPASS_POLICY": "none"})
+        # A variable of an option that needs another does not exist.
+        self.ok("generate", "-n", "1", env={"ONEPASS_SYSTEM": "x"})
+
+    def test_unknown_ones_warn(self):
+        for command in (["devices"], ["env"], ["generate", "-n", "1"], ["--version"]):
+            with self.subTest(command=command):
+                text = self.ok(*command, env={"ONEPASS_DEVCE": "cpu"}).stderr
+                self.assertIn("unknown environment variable ONEPASS_DEVCE; did you mean "
+                              "'ONEPASS_DEVICE'?", text)
+        for env in ({}, {"ONEPASS_FULL": "1"}, {"ONEPASS_DEVICE": "cpu"}, {"ONEPAS_X": "1"}):
+            self.assertNotIn("unknown environment", self.ok("devices", env=env).stderr)
+
+
+class MemoryTest(ToolCase):
+    HUGE = ("-m", "synthetic:smollm135m:q4_0", "--tokens", "1", "-n", "1", "-c", "64M")
+
+    def test_told_before_loading(self):
+        text = self.ok("generate", "-n", "1", "-c", "1k").stderr
+        self.assertRegex(text, r"(?m)^memory: [0-9.]+ MB weights, [0-9.]+ MB cache for 1024 tokens, "
+                               r"[0-9.]+ MB scratch; [0-9.]+ [GT]B available$")
+
+    def test_cache_is_counted_right(self):
+        # 4 layers, keys and values, 4 heads of 32, in f16: 2 KiB a token.
+        def cache(*args):
+            text = self.ok("logits", "-m", "synthetic:tiny:q8_0", "--tokens",
+                           ",".join(["1"] * 1000), *args).stderr
+            return re.search(r"([0-9.]+ [kM]B) cache for 1000 tokens", text).group(1)
+
+        self.assertEqual(cache(), "2.0 MB")
+        self.assertEqual(cache("--kv", "f32"), "4.1 MB")
+
+    def test_refused_in_numbers(self):
+        # 23 kB a token: 1.5 TB. Nobody waits for the weights.
+        text = self.fails(1, "generate", *self.HUGE, says=[
+            "out_of_memory", "weights", "cache for 67108864 tokens", "scratch", "available on cpu",
+            "--force"]).stderr
+        fits = int(re.search(r"a context of (\d+) tokens fits: -c (\d+)", text).group(1))
+        self.assertEqual(fits % 256, 0)
+        self.assertGreater(fits, 0)
+        self.assertLess(fits, 67108864)
+
+    def test_force(self):
+        text = run("generate", *self.HUGE, "--force").stderr
+        self.assertNotIn("--force tries anyway", text)
+        self.assertIn("memory: ", text)
+
+
+class DoctorTest(ToolCase):
+    def test_block(self):
+        text = self.ok("doctor", env={"ONEPASS_SEED": "3", "ONEPASS_TYPO": "x"}).stdout
+        for pattern in (r"^onepass +\d+\.\d+\.\d+, commit \S+$", r"^build +\S+.*(g\+\+|clang) \d+",
+                        r"^system +.*\S", r"^cpu +.+, \d+ of \d+ cores usable$", r"^cpu has ",
+                        r"^cpu kernels +(avx512|avx2|neon|base) ",
+                        r"^memory +[0-9.]+ [GT]B, [0-9.]+ [MGT]B available$",
+                        r"^memory read +([0-9.]+ GB/s with \d+ threads|not measured)",
+                        r"^device +cpu: .", r"^device +null: ",
+                        r"^environment +ONEPASS_SEED=3$", r"^environment +ONEPASS_TYPO=x \(unknown\)$"):
+            self.assertRegex(text, "(?m)" + pattern)
+        rate = re.search(r"(?m)^memory read +([0-9.]+) GB/s", text)
+        if rate:
+            self.assertGreater(float(rate.group(1)), 0.1)
+
+    def test_tells_why_devices_are_refused(self):
+        listed = self.ok("devices").stdout
+        text = self.ok("doctor", "--quick").stdout
+        self.assertNotIn("memory read", text)
+        for line in listed.splitlines():
+            name, state, _ = line.split("\t", 2)
+            if state == "unavailable":
+                self.assertRegex(text, rf"(?m)^device +{name}: refused, .+")
+            else:
+                self.assertRegex(text, rf"(?m)^device +{name}: .+")
+
+    def test_json(self):
+        rows = json.loads(self.ok("doctor", "--quick", "--json").stdout)
+        self.assertEqual(rows[0]["name"], "onepass")
+        self.assertIn("device", {row["name"] for row in rows})
+
+
+class CompletionTest(ToolCase):
+    def script(self, shell):
+        path = os.path.join(self.scratch(), "_onepass" if shell == "zsh" else "onepass." + shell)
+        self.ok("completion", shell, "--out", path)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), self.ok("completion", shell).stdout)
+        return path
+
+    def shell(self, *args):
+        if not shutil.which(args[0]):
+            self.skipTest(f"no {args[0]}")
+        folder = self.scratch()
+        os.symlink(PROGRAM, os.path.join(folder, "onepass"))
+        env = clean_env({"PATH": folder + ":" + os.environ["PATH"], "HOME": folder,
+                         "XDG_CONFIG_HOME": folder, "XDG_DATA_HOME": folder})
+        result = subprocess.run(args, capture_output=True, text=True, timeout=SLOW, env=env,
+                                stdin=subprocess.DEVNULL, check=False, cwd=folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        return result.stdout
+
+    def bash(self, line):
+        """What bash offers behind a line."""
+        ask = ("source {0}; COMP_LINE={1}; COMP_POINT=${{#COMP_LINE}}; read -ra COMP_WORDS <<< "
+               "\"$COMP_LINE\"; COMP_CWORD=1; _onepass 2>/dev/null; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+        return self.shell("bash", "--norc", "-c", ask.format(
+            shlex.quote(self.script("bash")), shlex.quote(line))).split()
+
+    def test_bash(self):
+        self.shell("bash", "--norc", "-euc", "source " + shlex.quote(self.script("bash")))
+        names = {c["command"].split()[1] for c in commands()}
+        self.assertEqual(set(self.bash("onepass ")), names)
+        self.assertEqual(self.bash("onepass gener"), ["generate"])
+        self.assertEqual(self.bash("onepass generate --top-"), ["--top-k", "--top-p"])
+        self.assertEqual(self.bash("onepass perplexity --kv "), ["f16", "f32"])
+        self.assertEqual(self.bash("onepass completion "), ["bash", "zsh", "fish"])
+        self.assertEqual(set(self.bash("onepass generate -m synthetic:tiny:q")),
+                         {"q8_0", "q4_0", "q4_k", "q6_k"})
+        self.assertEqual(self.bash("onepass generate -n "), [])
+        self.assertIn("cpu", self.bash("onepass generate --device "))
+        self.assertIn("doctor", self.bash("onepass help "))
+
+    def test_bash_knows_every_option(self):
+        script = self.ok("completion", "bash").stdout
+        for command in commands():
+            words = " ".join(command["command"].split()[1:])
+            for option in command["options"]:
+                for name in option["names"] if not option["positional"] else ():
+                    self.assertRegex(script, rf"'{words}'\)\n +options='[^']*{re.escape(name)}\b")
+
+    def test_zsh(self):
+        path = self.script("zsh")
+        self.shell("zsh", "-f", "-c", f"autoload -U compinit; compinit -D -u; source {shlex.quote(path)}; "
+                                      "[[ $_comps[onepass] == _onepass ]]")
+        self.shell("zsh", "-f", "-c", f"fpath=({shlex.quote(os.path.dirname(path))} $fpath); "
+                                      "autoload -U compinit; compinit -D -u; "
+                                      "[[ $_comps[onepass] == _onepass ]]; autoload +X _onepass")
+
+    def test_fish(self):
+        path = shlex.quote(self.script("fish"))
+
+        def offered(line):
+            out = self.shell("fish", "--no-config", "-c",
+                             f"source {path}; complete -C {shlex.quote(line)}")
+            return {entry.split("\t")[0] for entry in out.splitlines()}
+
+        self.assertEqual(offered("onepass gener"), {"generate"})
+        self.assertEqual(offered("onepass generate --top-"), {"--top-k", "--top-p"})
+        self.assertEqual(offered("onepass perplexity --kv "), {"f16", "f32"})
+        self.assertEqual(offered("onepass completion z"), {"zsh"})
+
+
+class ManTest(ToolCase):
+    def test_pages(self):
+        folder = os.path.join(self.scratch(), "a", "man1")
+        self.ok("man", folder)
+        found = commands()
+        expected = {"onepass.1"} | {c["command"].replace(" ", "-") + ".1" for c in found}
+        self.assertEqual(set(os.listdir(folder)), expected)
+        if not shutil.which("man") or not shutil.which("groff"):
+            self.skipTest("no man")
+        for page in sorted(expected):
+            with self.subTest(page=page):
+                env = clean_env({"MANROFFSEQ": "", "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+                result = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z",
+                                         os.path.join(folder, page)], capture_output=True, text=True,
+                                        timeout=SLOW, env=env, check=False)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr, "")
+                self.assertGreater(len(result.stdout), 500)
+
+    def test_page_tells_all(self):
+        folder = self.scratch()
+        self.ok("man", folder)
+        for command in commands():
+            name = command["command"].replace(" ", "-") + ".1"
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text = file.read().replace("\\-", "-").replace("\\(dq", '"').replace("\\(aq", "'")
+            for option in command["options"]:
+                for option_name in option["names"]:
+                    self.assertIn(f"\\fB{option_name}\\fP", text, name)
+            self.assertRegex(text, r'(?m)^\.SH EXAMPLES$')
+        self.assertIn('.TH "ONEPASS" 1', self.ok("man").stdout)
+
+    def test_errors(self):
+        self.fails(1, "man", "/dev/null/x", says=["/dev/null"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,93 @@
+#include "environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+
+#include "suggest.h"
+
+extern "C" char** environ;
+
+namespace onepass::tool {
+namespace {
+
+constexpr const char* prefix = "ONEPASS_";
+
+struct OtherVariable {
+  const char* name;
+  const char* help;
+};
+constexpr OtherVariable others[] = {
+    {"ONEPASS_MODELS", "folder of the model in the box"},
+    {"ONEPASS_FULL", "1: tests take their long form; the tool does not read it"},
+    {"ONEPASS_TEST_DATA", "folder with test models; the tool does not read it"},
+};
+
+}  // namespace
+
+std::vector<Variable> known_variables(const CommandRow& all) {
+  std::map<std::string, Variable> found;
+  for (const OtherVariable& o : others) found[o.name] = {o.name, o.help, {}};
+  for_each_command(all, [&](const CommandRow& command) {
+    for (const OptionRow& o : command.options) {
+      if (o.variable.empty()) continue;
+      Variable& v = found[o.variable];
+      if (v.name.empty()) v = {o.variable, o.help, {}};
+      const std::string path = command.path();
+      const std::string below = path.substr(std::min(all.path().size() + 1, path.size()));
+      v.used_by.push_back((below.empty() ? "" : below + " ") + o.names.back());
+    }
+  });
+  std::vector<Variable> list;
+  for (auto& [name, variable] : found) list.push_back(std::move(variable));
+  return list;
+}
+
+const char* variable_value(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+std::vector<std::string> unknown_variables(const std::vector<Variable>& known) {
+  std::vector<std::string> unknown;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const char* equals = std::strchr(*entry, '=');
+    if (equals == nullptr || std::strncmp(*entry, prefix, std::strlen(prefix)) != 0) continue;
+    std::string name(static_cast<const char*>(*entry), equals);
+    const bool is_known =
+        std::any_of(known.begin(), known.end(), [&](const Variable& v) { return v.name == name; });
+    if (!is_known) unknown.push_back(std::move(name));
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
+}
+
+void bind_environment(CLI::App& app, int argc, const char* const* argv) {
+  CLI::App* command = &app;
+  for (int i = 1; i < argc; ++i) {
+    for (CLI::App* next : command->get_subcommands(nullptr)) {
+      if (next->get_name() != argv[i]) continue;
+      command = next;
+      break;
+    }
+  }
+  if (command == &app) return;
+  for (CLI::Option* option : command->get_options()) {
+    if (const std::string name = variable_of(*option); !name.empty()) option->envname(name);
+  }
+}
+
+void warn_of_unknown_variables(const CLI::App& app) {
+  if (unknown_variables({}).empty()) return;
+  const std::vector<Variable> known = known_variables(table_of(app));
+  std::vector<std::string> names;
+  for (const Variable& v : known) names.push_back(v.name);
+  for (const std::string& name : unknown_variables(known)) {
+    std::cerr << "onepass: warning: unknown environment variable " << name
+              << did_you_mean(name, names) << " ('onepass env' lists them)\n";
+  }
+}
+
+}  // namespace onepass::tool
