@@ -4,7 +4,7 @@ set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/onepass)
 
 install(TARGETS onepass EXPORT onepass-targets)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onepass DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 if(TARGET onepass-cli)
   install(TARGETS onepass-cli)
   install(FILES ${PROJECT_SOURCE_DIR}/models/stories-12m-q8_0.gguf

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from sources import repository_files
 
 FOLDERS = ("include", "src", "tools", "examples")
-SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
+SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
 
 # First match wins. `*` matches any characters, slashes included.
 LAYERS = (

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "llm/text_model.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 
 namespace onepass::tool {
 

@@ -1,6 +1,6 @@
 // Everything but compat.h and ops.h.
 //
-//   #include <onepass/onepass.h>
+//   #include <onepass/onepass.hpp>
 //   #include <onepass/ops.h>
 //   auto device = onepass::Device::open("cpu");
 //   onepass::GraphExecutor executor(*device);
