@@ -38,11 +38,15 @@
 #define ONEPASS_API
 #endif
 
+// Enums have 32 bits; in C++ any number is a value of them, as in C.
 #ifdef __cplusplus
+#define ONEPASS_ENUM : int32_t
 extern "C" {
+#else
+#define ONEPASS_ENUM
 #endif
 
-typedef enum onepass_result {
+typedef enum onepass_result ONEPASS_ENUM {
   ONEPASS_OK = 0,
   ONEPASS_INVALID_ARGUMENT = 1,
   ONEPASS_INVALID_STATE = 2,
@@ -128,7 +132,7 @@ ONEPASS_API void onepass_buffer_close(onepass_buffer* buffer);
 
 // ---- tensors ----
 
-typedef enum onepass_dtype {
+typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_F32 = 0,
   ONEPASS_F16 = 1,
   ONEPASS_BF16 = 2,
@@ -173,7 +177,7 @@ typedef struct onepass_recorder onepass_recorder;
 typedef struct onepass_plan onepass_plan;
 typedef struct onepass_submission onepass_submission;
 
-typedef enum onepass_rope_mode {
+typedef enum onepass_rope_mode ONEPASS_ENUM {
   ONEPASS_ROPE_INTERLEAVED = 0,  // pairs (2i, 2i + 1)
   ONEPASS_ROPE_NEOX = 1          // pairs (i, i + rope_dim / 2)
 } onepass_rope_mode;
@@ -292,7 +296,7 @@ ONEPASS_API onepass_result onepass_model_get_info(const onepass_model* model,
                                                   onepass_model_info* info);
 ONEPASS_API void onepass_model_close(onepass_model* model);
 
-typedef enum onepass_token_flags {
+typedef enum onepass_token_flags ONEPASS_ENUM {
   ONEPASS_NO_SPECIAL = 1,     // tokenize: without the begin and end tokens the vocabulary asks for
   ONEPASS_PARSE_SPECIAL = 2,  // tokenize: control tokens written in the text count as such
   ONEPASS_SHOW_SPECIAL = 4    // detokenize: print control tokens
@@ -356,7 +360,7 @@ typedef struct onepass_generate_options {
   void* user;
 } onepass_generate_options;
 
-typedef enum onepass_stop {
+typedef enum onepass_stop ONEPASS_ENUM {
   ONEPASS_STOP_END_OF_TEXT = 0,
   ONEPASS_STOP_MAX_TOKENS = 1,
   ONEPASS_STOP_CONTEXT_FULL = 2,
