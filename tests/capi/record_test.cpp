@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
