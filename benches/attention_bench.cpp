@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 
 using namespace onepass;

@@ -2,7 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "calibration.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "support/heap.h"
 

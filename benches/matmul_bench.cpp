@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 
 namespace onepass {

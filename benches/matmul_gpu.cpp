@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #ifdef ONEPASS_BENCH_CUDA
 #include "backends/cuda/cuda.h"

@@ -2,6 +2,7 @@
 # under qemu-user. Libraries come from the arm64 packages that scripts/check_neon.sh unpacks.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 
 set(ONEPASS_AARCH64_PACKAGES ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-packages/root CACHE PATH

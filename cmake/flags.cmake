@@ -3,13 +3,16 @@
 set(ONEPASS_ABI_FLAGS "")
 if(ONEPASS_LIBCXX)
   list(APPEND ONEPASS_ABI_FLAGS -stdlib=libc++)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-stdlib=libc++>)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-stdlib=libc++>)
 endif()
 if(ONEPASS_SANITIZE)
-  list(APPEND ONEPASS_ABI_FLAGS
+  set(sanitize_flags
     -fsanitize=${ONEPASS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  list(APPEND ONEPASS_ABI_FLAGS ${sanitize_flags})
+  add_compile_options(${sanitize_flags})
+  add_link_options(${sanitize_flags})
 endif()
-add_compile_options(${ONEPASS_ABI_FLAGS})
-add_link_options(${ONEPASS_ABI_FLAGS})
 
 # onepass_flags: language level and floating-point rules; every target of ours links it.
 # Contraction is off so that the same source gives the same bits with every compiler.

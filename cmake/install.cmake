@@ -3,8 +3,14 @@ include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/onepass)
 
 install(TARGETS onepass EXPORT onepass-targets)
+if(TARGET onepass_c)
+  # Of its own, so that programs in C need nothing that only the C++ headers need.
+  install(TARGETS onepass_c EXPORT onepass-c-targets)
+  install(EXPORT onepass-c-targets NAMESPACE onepass:: FILE onepassCTargets.cmake
+    DESTINATION ${config_dir})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onepass DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 if(TARGET onepass-cli)
   install(TARGETS onepass-cli)
   install(FILES ${PROJECT_SOURCE_DIR}/models/stories-12m-q8_0.gguf
@@ -59,10 +65,11 @@ set(pc_private_libs "-lsimdjson -lpcre2-8 -lutf8proc -pthread")
 if(CMAKE_DL_LIBS)
   string(APPEND pc_private_libs " -l${CMAKE_DL_LIBS}")
 endif()
-set(pc_libs "")
-if(NOT BUILD_SHARED_LIBS)
-  # A static-only install: plain `pkg-config --libs` must be enough to link.
-  set(pc_libs " ${pc_private_libs}")
+if(BUILD_SHARED_LIBS)
+  set(pc_libs "-L\${libdir} -lonepass_cpp")
+else()
+  # By its file, as -lonepass is the C library; and plain `pkg-config --libs` must be enough to link.
+  set(pc_libs "\${libdir}/${CMAKE_STATIC_LIBRARY_PREFIX}onepass${CMAKE_STATIC_LIBRARY_SUFFIX} ${pc_private_libs}")
   set(pc_private_libs "")
 endif()
 # Relative to the file itself, so an installed tree can be moved.
@@ -70,3 +77,7 @@ file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix "${pc_to_prefix}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/onepass.pc.in ${PROJECT_BINARY_DIR}/onepass.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/onepass.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET onepass_c)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/onepass-c.pc.in ${PROJECT_BINARY_DIR}/onepass-c.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/onepass-c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

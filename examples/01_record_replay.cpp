@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 
 using namespace onepass;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_layers.py [ROOT]: checks the direction of #include between the layers
 
-    tools -> llm -> {io, ops host code} -> graph -> core -> leaves
+    {tools, capi} -> llm -> {io, ops host code} -> graph -> core -> leaves
 
 Kernel files never see the graph, backends never see ops except the kernel lists that their
 kernel_table files collect, and public headers include only each other."""
@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from sources import repository_files
 
 FOLDERS = ("include", "src", "tools", "examples")
-SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
+SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
 
 # First match wins. `*` matches any characters, slashes included.
 LAYERS = (
@@ -42,6 +42,7 @@ LAYERS = (
     ("src/backends/*", "backend"),
     ("src/io/*", "io"),
     ("src/llm/*", "llm"),
+    ("src/capi/*", "capi"),
     ("tools/*", "tools"),
     ("examples/*", "examples"),
 )
@@ -60,6 +61,7 @@ ALLOWED = {
     "ops": BASE | {"quant", "graph", "ops", "kernel_list", "launch", "ops_common"},
     "io": BASE | {"quant", "graph", "io"},
     "llm": BASE | {"quant", "graph", "ops", "io", "llm"},
+    "capi": BASE | {"llm", "capi"},
     "tools": BASE | {"quant", "graph", "ops", "io", "llm", "tools"},
     "backend": BASE | {"quant", "backend"},
     "kernel_table": BASE | {"quant", "backend", "kernel_table", "kernel_list"},
@@ -83,7 +85,7 @@ EXCEPTIONS = (
 )
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-OWN_PREFIXES = ("core/", "graph/", "ops/", "quant/", "backends/", "io/", "llm/", "onepass/")
+OWN_PREFIXES = ("core/", "graph/", "ops/", "quant/", "backends/", "io/", "llm/", "capi/", "onepass/")
 
 
 def layer_of(path):

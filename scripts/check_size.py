@@ -9,7 +9,7 @@ from sources import repository_files
 
 MAX_LINES = 800
 FOLDERS = ("src", "include", "tools", "tests", "benches", "examples", "scripts")
-C_LIKE = (".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
+C_LIKE = (".h", ".hpp", ".c", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".def")
 HASH_LIKE = (".py", ".sh", ".cmake")
 
 

@@ -15,5 +15,5 @@ case "${1:-}" in
   --fix) mode=(-i) ;;
   *) echo "usage: $0 [--fix]" >&2; exit 2 ;;
 esac
-git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' |
+git ls-files -z --cached --others --exclude-standard -- '*.h' '*.hpp' '*.c' '*.cpp' '*.cu' '*.cuh' |
   xargs -0 -r "$clang_format" --style=file "${mode[@]}"

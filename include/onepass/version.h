@@ -1,4 +1,4 @@
-// Version of the headers and of the library.
+// Version of the headers and of the library; also for C.
 //
 //   static_assert(ONEPASS_VERSION_MAJOR == 0);
 //   std::puts(onepass::version());
@@ -8,6 +8,8 @@
 #define ONEPASS_VERSION_MINOR 1
 #define ONEPASS_VERSION_PATCH 0
 
+#ifdef __cplusplus
 namespace onepass {
 const char* version() noexcept;  // "0.1.0"
 }
+#endif

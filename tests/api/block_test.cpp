@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 
 namespace onepass {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../../tools/onepass/block.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 
 namespace onepass {
 namespace {

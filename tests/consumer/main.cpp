@@ -1,8 +1,7 @@
 // A program outside the source tree: it sees only what was installed.
-#include <onepass/onepass.h>
-
 #include <cstdio>
 #include <cstring>
+#include <onepass/onepass.hpp>
 
 int main(int argc, char** argv) {
   const onepass::Result<const char*> version = onepass::version();

@@ -1,5 +1,6 @@
 # Installs the build tree into a fresh prefix, then builds and runs the consumer twice: by
-# find_package and by pkg-config. Arguments: BUILD_DIR CONSUMER_DIR CXX GENERATOR LIBDIR VERSION ABI_FLAGS
+# find_package and by pkg-config, in C++ and in C. Arguments: BUILD_DIR CONSUMER_DIR CC CXX GENERATOR
+# LIBDIR VERSION ABI_FLAGS
 set(work ${BUILD_DIR}/tests/install_consumer)
 set(prefix ${work}/prefix)
 file(REMOVE_RECURSE ${work})
@@ -45,3 +46,19 @@ separate_arguments(libs UNIX_COMMAND "${output}")
 run(${CXX} -std=c++20 ${ABI_FLAGS} ${CONSUMER_DIR}/main.cpp ${cflags} ${libs} -o ${work}/consumer_pc)
 run(${work}/consumer_pc ${VERSION})
 message(STATUS "pkg-config: ${output}")
+
+# Flags that change the ABI belong to C++: a program in C would need the run-time libraries too.
+if(ABI_FLAGS)
+  return()
+endif()
+run(${CMAKE_COMMAND} -S ${CONSUMER_DIR}/c -B ${work}/build_c -G ${GENERATOR}
+  -DCMAKE_C_COMPILER=${CC} -DCMAKE_PREFIX_PATH=${prefix} -DONEPASS_EXPECTED_VERSION=${VERSION})
+run(${CMAKE_COMMAND} --build ${work}/build_c)
+run(${work}/build_c/consumer ${VERSION})
+message(STATUS "find_package, C: ${output}")
+run(${pkg_config} --exact-version=${VERSION} onepass-c)
+run(${pkg_config} --cflags --libs onepass-c)
+separate_arguments(flags UNIX_COMMAND "${output}")
+run(${CC} -std=c99 ${CONSUMER_DIR}/c/main.c ${flags} -o ${work}/consumer_c_pc)
+run(${work}/consumer_c_pc ${VERSION})
+message(STATUS "pkg-config, C: ${output}")

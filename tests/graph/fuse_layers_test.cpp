@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "quant/packed.h"
 #include "quant/q4_0.h"

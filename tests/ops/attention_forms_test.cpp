@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernel_harness.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "ops/attention/params.h"
 

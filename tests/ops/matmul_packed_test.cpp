@@ -3,7 +3,7 @@
 #include <random>
 
 #include "kernel_harness.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "ops/matmul/params.h"
 #include "ops/quantize/params.h"

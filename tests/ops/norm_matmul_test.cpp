@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/cuda_emu/backend.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "quant/packed.h"
 #include "quant/q4_0.h"

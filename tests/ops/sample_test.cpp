@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernel_harness.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "ops/sample/params.h"
 #include "ops/shared/philox.h"

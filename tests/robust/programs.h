@@ -16,7 +16,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/fault/fault.h"
 #include "core/device_state.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "support/heap.h"
 

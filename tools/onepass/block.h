@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 
 namespace onepass::tool {
 

@@ -11,7 +11,7 @@
 
 #include "llm/text_model.h"
 #include "memory_estimate.h"
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 
 namespace onepass::tool {
 

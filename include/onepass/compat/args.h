@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "onepass/onepass.h"
+#include "onepass/onepass.hpp"
 
 namespace onepass::compat {
 

@@ -1,0 +1,343 @@
+"""Devices, arrays, recorders and plans."""
+
+import ctypes
+from typing import NamedTuple
+
+import numpy as np
+
+from onepass import _library as lib
+from onepass._library import Handle, call
+
+# In the order of onepass_dtype: name, NumPy's type of its bytes, elements and bytes of a block.
+_FORMATS = [("f32", np.float32, 1), ("f16", np.float16, 1), ("bf16", np.uint16, 1), ("u8", np.uint8, 1),
+            ("u16", np.uint16, 1), ("u32", np.uint32, 1), ("i32", np.int32, 1), ("q4_0", np.uint8, 32),
+            ("q4_1", np.uint8, 32), ("q5_0", np.uint8, 32), ("q5_1", np.uint8, 32), ("q8_0", np.uint8, 32),
+            ("q2_k", np.uint8, 256), ("q3_k", np.uint8, 256), ("q4_k", np.uint8, 256), ("q5_k", np.uint8, 256),
+            ("q6_k", np.uint8, 256), ("iq4_nl", np.uint8, 32), ("iq4_xs", np.uint8, 256)]
+_NUMBERS = {name: i for i, (name, _, _) in enumerate(_FORMATS)}
+# bf16 and blocks have no type in NumPy: they are asked for by name.
+_NAMES = {np.dtype(kind): name for name, kind, block in reversed(_FORMATS) if block == 1 and name != "bf16"}
+_ROPE_MODES = {"interleaved": 0, "neox": 1}
+
+
+class DeviceInfo(NamedTuple):
+    name: str
+    description: str
+    available: bool
+    reason: str  # why it cannot be opened
+    unified_memory: bool = False  # of opened devices only, as what follows
+    memory_bytes: int = 0
+    compute_units: int = 0
+
+
+class OpInfo(NamedTuple):
+    name: str
+    tensors: tuple  # names in order; "weight?" may be left out
+    options: tuple
+
+
+class PlanInfo(NamedTuple):
+    dispatches: int
+    barriers: int
+    levels: int
+    longest_path: int
+    fused: int
+    validated: bool
+    arena_bytes: int
+
+
+def _device_info(raw):
+    return DeviceInfo(raw.name.decode(), raw.description.decode(), bool(raw.available), raw.reason.decode(),
+                      bool(raw.unified_memory), raw.memory_bytes, raw.compute_units)
+
+
+def devices():
+    """Every device the library knows of, those it cannot open included."""
+    count = ctypes.c_size_t()
+    call("device_count", ctypes.byref(count))
+    infos = []
+    for i in range(count.value):
+        raw = lib.DeviceInfoStruct()
+        call("device_list_entry", i, ctypes.byref(raw))
+        infos.append(_device_info(raw))
+    return infos
+
+
+def _read_ops():
+    count = ctypes.c_size_t()
+    call("op_count", ctypes.byref(count))
+    table = {}
+    for i in range(count.value):
+        raw = lib.OpInfoStruct()
+        call("op_get_info", i, ctypes.byref(raw))
+        table[raw.name.decode()] = OpInfo(raw.name.decode(), tuple(raw.tensors.decode().split()),
+                                          tuple(raw.options.decode().split()))
+    return table
+
+
+_OPS = _read_ops()
+
+
+def ops():
+    """What recorders can record."""
+    return list(_OPS.values())
+
+
+def _dtype_name(dtype):
+    """Of NumPy's types or a name like "bf16"."""
+    if isinstance(dtype, str) and dtype in _NUMBERS:
+        return dtype
+    name = _NAMES.get(np.dtype(dtype))
+    if name is None:
+        raise TypeError(f"no such type on a device: {dtype}")
+    return name
+
+
+def _shape_of(shape):
+    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if len(shape) > 4 or any(not 0 <= n < 2**32 for n in shape):
+        raise ValueError(f"at most 4 dimensions of less than 2**32, got {shape}")
+    return shape
+
+
+def _bytes_of(dtype, shape):
+    total = ctypes.c_uint64()
+    call("tensor_bytes", _NUMBERS[dtype], len(shape), lib.array_of(ctypes.c_uint32, shape), ctypes.byref(total))
+    return total.value
+
+
+class _Buffer(Handle):
+    kind = "buffer"
+
+    def __init__(self, pointer, device, memory=None):
+        super().__init__(pointer)
+        self.device = device
+        self.memory = memory  # NumPy's array that it wraps
+
+
+class Array:
+    """Memory of a device with a type and a shape, row-major. Recorders' scratch is an Array without
+    host access."""
+
+    def __init__(self, buffer, dtype, shape, offset=0, scratch=0, recorder=None):
+        self._buffer = buffer
+        self._offset = offset
+        self._scratch = scratch
+        self._recorder = recorder
+        self.dtype = dtype  # "f32", "q8_0", ...
+        self.shape = shape
+
+    def __repr__(self):
+        return f"onepass.Array({self.dtype}, {list(self.shape)}{', scratch' if self._scratch else ''})"
+
+    @property
+    def nbytes(self):
+        return _bytes_of(self.dtype, self.shape)
+
+    def reshape(self, *shape):
+        """The same memory in another shape with as many elements."""
+        shape = _shape_of(shape[0] if len(shape) == 1 else shape)
+        if _bytes_of(self.dtype, shape) != self.nbytes:
+            raise ValueError(f"{list(self.shape)} does not fill {list(shape)}")
+        return Array(self._buffer, self.dtype, shape, self._offset, self._scratch, self._recorder)
+
+    def numpy(self):
+        """Waits for the last pass. On devices with unified memory (the CPU) a view of the memory
+        itself, which later passes change; on others a copy. bf16 comes as uint16, blocks as uint8."""
+        if self._buffer is None:
+            raise ValueError("scratch has no memory of its own")
+        kind, nbytes = np.dtype(_FORMATS[_NUMBERS[self.dtype]][1]), self.nbytes
+        if self._buffer.device.info.unified_memory:
+            pointer = ctypes.c_void_p()
+            call("buffer_map", self._buffer._pointer, ctypes.byref(pointer))
+            memory = (ctypes.c_uint8 * nbytes).from_address(pointer.value + self._offset)
+            memory.owner = self._buffer
+        else:
+            memory = (ctypes.c_uint8 * nbytes)()
+            call("buffer_read", self._buffer._pointer, self._offset, memory, nbytes)
+        flat = np.frombuffer(memory, dtype=kind)
+        return flat if _FORMATS[_NUMBERS[self.dtype]][2] > 1 else flat.reshape(self.shape)
+
+    def write(self, values):
+        """Copies values of the same type and number of elements; waits for the last pass."""
+        if self._buffer is None:
+            raise ValueError("scratch has no memory of its own")
+        kind = np.dtype(_FORMATS[_NUMBERS[self.dtype]][1])
+        values = np.ascontiguousarray(values, dtype=kind)
+        if values.nbytes != self.nbytes:
+            raise ValueError(f"{self!r} has {self.nbytes} bytes, got {values.nbytes}")
+        call("buffer_write", self._buffer._pointer, self._offset, values.ctypes.data, values.nbytes)
+
+    def _struct(self):
+        raw = lib.TensorStruct(buffer=None if self._buffer is None else self._buffer._pointer,
+                               offset=self._offset, dtype=_NUMBERS[self.dtype], rank=len(self.shape),
+                               scratch=self._scratch)
+        for i, n in enumerate(self.shape):
+            raw.shape[i] = n
+        return raw
+
+
+class Device(Handle):
+    """"cpu", "cuda:0" or "auto"; never another device than asked for."""
+
+    kind = "device"
+
+    def __init__(self, name="auto", threads=0, serial=False):
+        pointer = ctypes.c_void_p()
+        options = lib.DeviceOptions(threads=threads, serial=int(serial))
+        call("device_open", name.encode(), ctypes.byref(options), ctypes.byref(pointer))
+        super().__init__(pointer)
+        raw = lib.DeviceInfoStruct()
+        call("device_get_info", self._pointer, ctypes.byref(raw))
+        self.info = _device_info(raw)
+
+    def __repr__(self):
+        return f"onepass.Device({self.info.name!r})"
+
+    def zeros(self, shape, dtype=np.float32):
+        """An Array of zeros; dtype is NumPy's or a name like "bf16" or "q8_0"."""
+        dtype, shape = _dtype_name(dtype), _shape_of(shape)
+        pointer = ctypes.c_void_p()
+        call("buffer_create", self._pointer, _bytes_of(dtype, shape), ctypes.byref(pointer))
+        return Array(_Buffer(pointer, self), dtype, shape)
+
+    def array(self, values, dtype=None):
+        """A copy of values; float64 and int64 become float32 and int32 unless dtype says more."""
+        values = np.asarray(values)
+        if dtype is None:
+            dtype = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}.get(values.dtype,
+                                                                                       values.dtype)
+        made = self.zeros(values.shape, dtype)
+        made.write(values)
+        return made
+
+    def wrap(self, values):
+        """NumPy's memory itself, which must be contiguous and writable. Unified memory only."""
+        if not (values.flags.c_contiguous and values.flags.writeable):
+            raise ValueError("only contiguous, writable arrays can be wrapped")
+        dtype, shape = _dtype_name(values.dtype), _shape_of(values.shape)
+        pointer = ctypes.c_void_p()
+        call("buffer_wrap", self._pointer, values.ctypes.data, values.nbytes, ctypes.byref(pointer))
+        return Array(_Buffer(pointer, self, values), dtype, shape)
+
+    def record(self):
+        return Recorder(self)
+
+    def wait(self):
+        """Until everything submitted so far has completed."""
+        call("device_wait", self._pointer)
+
+
+class Recorder(Handle):
+    """Records ops by name: recorder.rms_norm(x, weight=w, out=y, eps=1e-5). See ops() for all."""
+
+    kind = "recorder"
+
+    def __init__(self, device):
+        pointer = ctypes.c_void_p()
+        call("recorder_begin", device._pointer, ctypes.byref(pointer))
+        super().__init__(pointer)
+        self._device = device
+        self._buffers = []  # kept for the plan
+
+    def __getattr__(self, name):
+        if name not in _OPS:
+            raise AttributeError(f"there is no op {name!r}")
+        return lambda *tensors, **more: self.op(name, *tensors, **more)
+
+    def __dir__(self):
+        return [*super().__dir__(), *_OPS]
+
+    def scratch(self, shape, dtype=np.float32):
+        """An Array that only this pass needs: it may be shared or fused away."""
+        dtype, shape = _dtype_name(dtype), _shape_of(shape)
+        raw = lib.TensorStruct()
+        call("recorder_scratch", self._pointer, _NUMBERS[dtype], len(shape), lib.array_of(ctypes.c_uint32, shape),
+             ctypes.byref(raw))
+        return Array(None, dtype, shape, 0, raw.scratch, self)
+
+    def op(self, name, *tensors, **more):
+        """Records one op. Tensors by position or name; None for one that may be left out."""
+        info = _OPS.get(name)
+        if info is None:
+            raise AttributeError(f"there is no op {name!r}")
+        names = [n.rstrip("?") for n in info.tensors]
+        if len(tensors) > len(names):
+            raise TypeError(f"{name} takes {len(names)} tensors: {', '.join(names)}")
+        given = dict(zip(names, tensors))
+        options = lib.OpOptions()
+        for key, value in more.items():
+            if key in given:
+                raise TypeError(f"{name} got {key} twice")
+            if key in names:
+                given[key] = value
+            elif key in info.options:
+                setattr(options, key, _ROPE_MODES[value] if key == "rope_mode" else value)
+            else:
+                raise TypeError(f"{name} takes no {key}; tensors: {', '.join(names)}; "
+                                f"options: {', '.join(info.options) or 'none'}")
+        structs = (lib.TensorStruct * len(names))()
+        for i, key in enumerate(names):
+            array = given.get(key)
+            if array is None:
+                continue
+            if array._scratch and array._recorder is not self:
+                raise ValueError(f"{name}: {key} is scratch of another recorder")
+            structs[i] = array._struct()
+            if array._buffer is not None:
+                self._buffers.append(array._buffer)
+        call("op", self._pointer, name.encode(), structs, len(names), ctypes.byref(options))
+
+    def compile(self, fuse=True, exact=False, label=None):
+        """Ends the recording and makes a Plan of it; exact: only fusions that keep every bit."""
+        pointer = ctypes.c_void_p()
+        options = lib.PlanOptions(no_fuse=int(not fuse), exact=int(exact),
+                                  label=None if label is None else label.encode())
+        call("recorder_compile", self._pointer, ctypes.byref(options), ctypes.byref(pointer))
+        return Plan(pointer, self._buffers)
+
+
+class Plan(Handle):
+    """A compiled pass. It keeps the arrays alive that it uses."""
+
+    kind = "plan"
+
+    def __init__(self, pointer, buffers):
+        super().__init__(pointer)
+        self._buffers = buffers
+
+    def run(self):
+        """One submission, one wait."""
+        call("plan_run", self._pointer)
+
+    def run_async(self):
+        """Submits without waiting."""
+        pointer = ctypes.c_void_p()
+        call("plan_run_async", self._pointer, ctypes.byref(pointer))
+        return Submission(pointer, self)
+
+    @property
+    def info(self):
+        raw = lib.PlanInfoStruct()
+        call("plan_get_info", self._pointer, ctypes.byref(raw))
+        return PlanInfo(raw.dispatches, raw.barriers, raw.levels, raw.longest_path, raw.fused,
+                        bool(raw.validated), raw.arena_bytes)
+
+
+class Submission(Handle):
+    """One execution of a plan."""
+
+    kind = "submission"
+
+    def __init__(self, pointer, plan):
+        super().__init__(pointer)
+        self._plan = plan
+
+    def wait(self):
+        call("submission_wait", self._pointer)
+
+    @property
+    def done(self):
+        done = ctypes.c_uint32()
+        call("submission_is_done", self._pointer, ctypes.byref(done))
+        return bool(done.value)
