@@ -6,8 +6,10 @@ for both; medians are compared. Prints a Markdown table with date, commit, versi
 time of a fixed loop of Python before every run, which is larger where something else was running. Needs
 llama-cpp-python (pip install llama-cpp-python, or --llama FOLDER).
 
---layer compares matrix products alone as far as that goes: pp512 of files with one layer of an 8B Llama and
-512 tokens in q4_0, q8_0 and q4_k, which it makes where they are missing (needs numpy and gguf).
+--layer compares matrix products alone as far as that goes: pp512 of one layer of an 8B Llama in q4_0, q8_0
+and q4_k. Both programs leave out what nobody asked for in the last layer, each in its own way; so files of
+one and of three layers are run, and half the difference of their times is that of a whole layer. It makes
+the files where they are missing (needs numpy and gguf).
 
     scripts/compare_llama_cpp.py --models build/models --onepass build/release/bin/onepass
     scripts/compare_llama_cpp.py --models build/layers --layer
@@ -26,7 +28,8 @@ import sys
 import time
 
 DEFAULT_MODELS = "tiny:q8_0,smollm135m:q4_0,smollm135m:q8_0,qwen3-0.6b:q4_0,llama1b:q4_0"
-LAYER, LAYER_FORMATS = "llama8b-layer", ("q4_0", "q8_0", "q4_k")
+FEW, MORE = "llama8b-1-layers-", "llama8b-3-layers-"
+LAYER_FORMATS = ("q4_0", "q8_0", "q4_k")
 MUST = {"tg": 1.1, "pp": 0.9}
 GOAL = {"tg": 1.4, "pp": 1.1}
 
@@ -49,7 +52,7 @@ def parse_args():
     p.add_argument("--worker", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.layer:
-        args.only = args.only or ",".join(f"{LAYER}-{quant}" for quant in LAYER_FORMATS)
+        args.only = args.only or ",".join(f + quant for quant in LAYER_FORMATS for f in (FEW, MORE))
     args.tests = args.tests or ("pp512" if args.layer else "tg64,pp128,pp512")
     return args
 
@@ -57,10 +60,11 @@ def parse_args():
 def make_layers(args):
     import random_gguf  # pylint: disable=import-outside-toplevel
     os.makedirs(args.models, exist_ok=True)
-    for quant in LAYER_FORMATS:
-        path = os.path.join(args.models, f"{LAYER}-{quant}.gguf")
+    for name in args.only.split(","):
+        path = os.path.join(args.models, name + ".gguf")
         if not os.path.exists(path):
-            random_gguf.make(LAYER, quant, path + ".part")
+            preset, quant = name.rsplit("-", 1)
+            random_gguf.make(preset, quant, path + ".part")
             os.rename(path + ".part", path)
 
 
@@ -155,6 +159,26 @@ class Results:
                     self.add(name, test, "theirs", speed)
 
 
+def of_one_layer(few, more):
+    """Tokens per second through one layer, from runs of files with one and with three."""
+    return [2 / (1 / b - 1 / a) for a, b in zip(few, more)]
+
+
+def layers_of(results):
+    """Rows of single layers in place of those of the files."""
+    for (name, test), more in list(results.speeds.items()):
+        if not name.startswith(MORE):
+            continue
+        quant = name[len(MORE):]
+        few = results.speeds.get((FEW + quant, test))
+        if few is None:
+            continue
+        layer = f"llama8b-layer-{quant}"
+        results.facts[layer] = results.facts[name]
+        results.speeds[layer, test] = {who: of_one_layer(few[who], more[who]) for who in more}
+    results.speeds = {k: c for k, c in results.speeds.items() if k[0].startswith("llama8b-layer-")}
+
+
 def measure(args, paths):
     """Interrupted, it gives what there is."""
     results = Results()
@@ -233,6 +257,8 @@ def main():
         print(f"no GGUF files in {args.models}", file=sys.stderr)
         return 2
     results = measure(args, paths)
+    if args.layer:
+        layers_of(results)
     if not results.speeds:
         return 1
     text, missed = report(args, results)

@@ -25,8 +25,8 @@ PRESETS = {
     "tiny-gemma3": ("gemma3", 256, 6, 8, 4, 64, 768, 4096, 1e6, {"attention.sliding_window": 32}),
     "tiny-phi3": ("phi3", 256, 4, 8, 4, 32, 768, 4096, 1e4, {}),
 }
-# One layer of a large model, hardly any vocabulary: for comparing speed
-LAYERS = {"llama8b-layer": ("llama", 4096, 1, 32, 8, 128, 14336, 512, 5e5, {})}
+# Few layers of a large model, hardly any vocabulary: for comparing speed
+LAYERS = {f"llama8b-{n}-layers": ("llama", 4096, n, 32, 8, 128, 14336, 512, 5e5, {}) for n in (1, 3)}
 # type, elements and bytes of a block, [(offset of an f16 scale, its size for weights of deviation 1)]
 QUANTS = {
     "f32": (Type.F32, 1, 4, []),

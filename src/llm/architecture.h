@@ -23,6 +23,10 @@ struct ForwardArgs {
   View step;              // StepState with the pass's rows
   std::uint32_t rows;     // recorded; those beyond the step's n_rows have no effect
   std::uint32_t context;  // most tokens of a sequence
+  bool hidden;            // false: only the cache is wanted, and forward returns nothing
+
+  // The keys and values of layer i are all that is left to compute.
+  bool ends_at(std::uint32_t i) const noexcept { return !hidden && i + 1 == config.n_layers; }
 };
 
 enum class Experts : std::uint8_t { none, optional, required };

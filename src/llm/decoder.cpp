@@ -99,8 +99,9 @@ Status Decoder::make_step(Pass& pass, std::uint32_t rows) const {
 void Decoder::forward(GraphSession& s, const ModelConfig& c, const View& step, std::uint32_t rows,
                       const Tensor& logits) const {
   const Weights& w = model_->weights();
-  const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_});
-  if (!logits) return;
+  const bool hidden = static_cast<bool>(logits);
+  const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_, hidden});
+  if (!hidden) return;
   const Tensor x = s.scratch(DType::f32, {rows, c.dim});
   ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
   linear(s, w.output, x, logits);

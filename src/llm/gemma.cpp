@@ -10,6 +10,13 @@ Tensor gemma(GraphSession& s, const ForwardArgs& a) {
   for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
     const LayerWeights& w = a.weights.layers[i];
     const Tensor x = n.norm(h, w.attn_norm);
+    if (a.ends_at(i)) {
+      const Tensor k = n.linear(w.k, x), v = n.linear(w.v, x);
+      const Tensor turned = w.k_norm ? n.norm_heads(k, w.k_norm) : k;
+      n.rotate(i, turned);
+      n.store(i, turned, v);
+      return {};
+    }
     Tensor q = n.linear(w.q, x), k = n.linear(w.k, x);
     const Tensor v = n.linear(w.v, x);
     if (w.q_norm) {

@@ -81,10 +81,14 @@ void Layers::rotate(std::uint32_t i, const Tensor& x) const {
                  .scaling = local ? ops::RopeScaling{} : r.scaling});
 }
 
+void Layers::store(std::uint32_t i, const Tensor& k, const Tensor& v) const {
+  ops::kv_store(s_, {.x = heads(k), .cache = a_.cache[i].k, .step = a_.step});
+  ops::kv_store(s_, {.x = heads(v), .cache = a_.cache[i].v, .step = a_.step});
+}
+
 Tensor Layers::attend(std::uint32_t i, const Tensor& q, const Tensor& k, const Tensor& v) const {
+  store(i, k, v);
   const KvLayer& kv = a_.cache[i];
-  ops::kv_store(s_, {.x = heads(k), .cache = kv.k, .step = a_.step});
-  ops::kv_store(s_, {.x = heads(v), .cache = kv.v, .step = a_.step});
   const Tensor out = rows(q.shape.last());
   ops::attention(s_, {.q = heads(q),
                       .k = kv.k,

@@ -23,7 +23,8 @@ class Layers {
   Tensor add(const Tensor& a, const Tensor& b) const;
   // Turns every head of x by its row's position, as layer i does.
   void rotate(std::uint32_t i, const Tensor& x) const;
-  // Stores k and v in the cache of layer i and attends to what q may see there.
+  void store(std::uint32_t i, const Tensor& k, const Tensor& v) const;  // in the cache of layer i
+  // Stores k and v and attends to what q may see in the cache of layer i.
   Tensor attend(std::uint32_t i, const Tensor& q, const Tensor& k, const Tensor& v) const;
   Tensor silu_mul(const Tensor& gate, const Tensor& up) const;
   Tensor gelu_mul(const Tensor& gate, const Tensor& up) const;

@@ -10,6 +10,12 @@ Tensor llama(GraphSession& s, const ForwardArgs& a) {
   for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
     const LayerWeights& w = a.weights.layers[i];
     const Tensor x = n.norm(h, w.attn_norm);
+    if (a.ends_at(i)) {
+      const Tensor k = n.linear(w.k, x), v = n.linear(w.v, x);
+      n.rotate(i, k);
+      n.store(i, k, v);
+      return {};
+    }
     const Tensor q = n.linear(w.q, x), k = n.linear(w.k, x), v = n.linear(w.v, x);
     n.rotate(i, q);
     n.rotate(i, k);

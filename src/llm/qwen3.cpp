@@ -9,6 +9,12 @@ Tensor qwen3(GraphSession& s, const ForwardArgs& a) {
   for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
     const LayerWeights& w = a.weights.layers[i];
     const Tensor x = n.norm(h, w.attn_norm);
+    if (a.ends_at(i)) {
+      const Tensor k = n.norm_heads(n.linear(w.k, x), w.k_norm), v = n.linear(w.v, x);
+      n.rotate(i, k);
+      n.store(i, k, v);
+      return {};
+    }
     const Tensor wide_q = n.linear(w.q, x), wide_k = n.linear(w.k, x), v = n.linear(w.v, x);
     const Tensor q = n.norm_heads(wide_q, w.q_norm), k = n.norm_heads(wide_k, w.k_norm);
     n.rotate(i, q);

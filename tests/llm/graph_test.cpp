@@ -96,6 +96,16 @@ TEST_P(ModelGraph, LayersHaveFewDispatches) {
   }
 }
 
+TEST_P(ModelGraph, TheLastLayerOfAPromptOnlyFillsTheCache) {
+  const auto dispatches = [&](std::uint32_t layers) {
+    return inspect(64, {.fuse = false}, layers).report().dispatches;
+  };
+  const std::uint32_t last = dispatches(1) - dispatches(0);
+  const std::uint32_t whole = dispatches(2) - dispatches(1);
+  EXPECT_GE(last, 6u);  // norm, two products, rope, two stores
+  EXPECT_LT(2 * last, whole);
+}
+
 TEST_P(ModelGraph, LooksAtThePassThatRuns) {
   const PlanReport seen = inspect(1).report();
   ASSERT_TRUE(decoder_->append(std::vector<std::uint32_t>{1}));
