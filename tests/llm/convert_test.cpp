@@ -31,7 +31,8 @@ std::vector<double> logits_of(const std::string& path) {
   std::uint32_t token = 5;
   for (std::uint32_t p = 0; p < 24; ++p) {
     EXPECT_TRUE(d->append({&token, 1}));
-    for (const float x : d->logits().value()) all.push_back(static_cast<double>(x));
+    const std::vector<float> logits = d->logits().value();
+    for (const float x : logits) all.push_back(static_cast<double>(x));
     token = (token * 31 + p) % 97;
   }
   return all;
