@@ -97,7 +97,9 @@ TEST_P(Conversions, ThereAndBack) {
   ASSERT_TRUE(again) << again.error().to_string();
   EXPECT_LE(distance(logits_of(back), expected), v.max_error);
   if (v.same_tensors) {
-    EXPECT_EQ(there->values, again->values);
+    // Factors of the angles are tensors in one and computed from a few numbers in the other.
+    const std::uint64_t factors = std::string(v.name) == "rope_llama3" ? model.head_dim / 2 : 0;
+    EXPECT_EQ(there->values, again->values + factors);
     expect_same_tensors(in, back);
   }
   EXPECT_FALSE(llm::gguf_to_folder(gguf, back, {}));  // it is there already

@@ -119,7 +119,7 @@ class ModelTest(unittest.TestCase):
                                 capture_output=True, text=True)
         self.assertTrue(result.stdout.startswith("Once upon a time"))
         self.assertGreater(len(result.stdout), 60)
-        self.assertEqual(len(result.stderr.splitlines()), 4)
+        self.assertEqual(len(result.stderr.splitlines()), 5)
 
 
 if __name__ == "__main__":
