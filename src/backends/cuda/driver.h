@@ -19,6 +19,7 @@ namespace onepass::cuda {
   X(cuDeviceGetCount)             \
   X(cuDeviceGet)                  \
   X(cuDeviceGetName)              \
+  X(cuDeviceGetUuid)              \
   X(cuDeviceTotalMem)             \
   X(cuDeviceGetAttribute)         \
   X(cuDevicePrimaryCtxRetain)     \
