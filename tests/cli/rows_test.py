@@ -270,7 +270,8 @@ class KlTest(RowCase):
         same = self.json("perplexity", "--kl", self.base, "--json")
         self.assertEqual(same["scored_tokens"], 30)
         self.assertEqual(same["perplexity"], before["perplexity"])
-        self.assertAlmostEqual(same["perplexity_ratio"], 1.0, delta=1e-3)
+        # The file knows nothing below 1/e^16 of the most likely token.
+        self.assertAlmostEqual(same["perplexity_ratio"], 1.0, delta=1e-2)
         self.assertAlmostEqual(same["kl_divergence"]["mean"], 0.0, delta=1e-4)
         self.assertEqual(same["same_top"], 1.0)
         small = self.path("small.gguf")
@@ -279,7 +280,7 @@ class KlTest(RowCase):
         kl = other["kl_divergence"]
         self.assertGreater(kl["mean"], 1e-4)
         self.assertTrue(kl["median"] <= kl["p90"] <= kl["p95"] <= kl["p99"] <= kl["p999"] <= kl["max"])
-        self.assertAlmostEqual(other["base_perplexity"] / before["perplexity"], 1.0, delta=1e-3)
+        self.assertEqual(other["base_perplexity"], same["base_perplexity"])
         self.check_by_hand(small, other)
         text = self.text("perplexity", "-m", small, "--kl", self.base)
         self.assertRegex(text, r"(?m)^KL divergence [0-9.]+ \+/- [0-9.]+, median")
