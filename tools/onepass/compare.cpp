@@ -111,6 +111,9 @@ Status read_lines(const std::string& path, std::string_view text, std::vector<St
       error.message = where + ": " + error.message;
       return error;
     }
+    if (row->find("test") == nullptr) {
+      return bad(where, *row, "no test; onepass bench -o jsonl writes one on each line");
+    }
     ONEPASS_TRY(read_row(where, *row, out));
   }
   return {};
