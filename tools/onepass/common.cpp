@@ -151,6 +151,7 @@ void DeviceArgs::add_choice_to(CLI::App& app) {
 
 void DeviceArgs::add_to(CLI::App& app) {
   add_choice_to(app);
+  add_quiet_to(app);
   app.add_flag("--pin", options.pin_threads, "keep worker i on core i");
   app.add_flag("--serial", options.serial, "run each dispatch after the one before");
   app.add_flag("--profile", profile, "time every dispatch");

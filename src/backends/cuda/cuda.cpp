@@ -556,7 +556,8 @@ std::vector<DeviceListing> list_devices(const Driver& driver) {
     listing.available = r == CUDA_SUCCESS;
     listing.description = name;
     CUuuid uuid = {};
-    if (r == CUDA_SUCCESS && driver.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
+    if (r == CUDA_SUCCESS && driver.cuDeviceGetUuid != nullptr &&
+        driver.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
       listing.description += " (" + uuid_text(uuid) + ")";
     }
     if (r != CUDA_SUCCESS) listing.reason = "cuda: " + describe(driver, r, "cuDeviceGetName");
