@@ -11,6 +11,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -165,6 +166,18 @@ class EventsTest(RowCase):
         events = self.events("generate", "-m", TINY, "--tokens", "1,2", "-n", "3", "--logprobs", "1")
         self.assertEqual([e["text"] for e in events[1:-1]], [None] * 3)
         self.assertTrue(all(isinstance(e["token"], int) for e in events[1:-1]))
+
+    def test_interrupt_ends_with_an_event(self):
+        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", TINY, "-c", "50000",
+                               "--tokens", "1", "--jsonl"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            first = process.stdout.readline() + process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=SLOW)
+        self.assertEqual(process.returncode, 130, err.decode())
+        events = [json.loads(line) for line in (first + out).splitlines()]
+        self.assertEqual((events[-1]["event"], events[-1]["stop"]), ("end", "cancelled"))
+        self.assertEqual(events[-1]["tokens"], [e["token"] for e in events[1:-1]])
 
     def test_wrong_usage(self):
         self.fails(2, "generate", "--jsonl", "--logprobs", "many", says=["--logprobs"])
