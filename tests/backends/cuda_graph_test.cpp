@@ -15,6 +15,7 @@
 #include "backends/fake_cuda_driver.h"
 #include "backends/recordings.h"
 #include "core/device_state.h"
+#include "core/free_memory.h"
 #include "onepass/ops.h"
 #include "ops/elementwise/kernels.h"
 #include "ops/elementwise/params.h"
@@ -529,7 +530,7 @@ TEST_F(CudaGraph, DevicesAreListedAndCounted) {
   const auto devices = cuda::list_devices(driver());
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(devices[1].name, "cuda:1");
-  EXPECT_EQ(devices[1].description, "Fake");
+  EXPECT_EQ(devices[1].description, "Fake (GPU-e0e1e2e3-e4e5-e6e7-e8e9-eaebecedeeef)");
   EXPECT_TRUE(devices[1].available);
   const auto third = cuda::open_device(driver(), test_images, 2, {});
   ASSERT_FALSE(third);
@@ -537,6 +538,17 @@ TEST_F(CudaGraph, DevicesAreListedAndCounted) {
   EXPECT_EQ(backend->info().name, "cuda:0");
   EXPECT_EQ(backend->info().compute_units, 132u);
   EXPECT_FALSE(backend->info().unified_memory);
+}
+
+TEST_F(CudaGraph, FreeMemoryIsTheDrivers) {
+  auto* teller = dynamic_cast<FreeMemory*>(backend.get());
+  ASSERT_NE(teller, nullptr);
+  const std::uint64_t before = teller->free_bytes();
+  ASSERT_GT(before, std::uint64_t{64} << 20);
+  const auto taken = backend->allocate(std::uint64_t{64} << 20, MemoryKind::device, false);
+  ASSERT_TRUE(taken);
+  EXPECT_LE(teller->free_bytes() + (std::uint64_t{64} << 20), before);
+  backend->release(*taken);
 }
 
 TEST(CudaDriver, ListSaysWhyThereIsNoDevice) {

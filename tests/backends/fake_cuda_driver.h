@@ -152,6 +152,13 @@ struct FakeCalls {
     std::strncpy(out, "Fake", static_cast<std::size_t>(bytes));
     return CUDA_SUCCESS;
   }
+  static CUresult device_uuid(CUuuid* out, CUdevice device) {
+    ONEPASS_FAKE_MAY_FAIL("cuDeviceGetUuid");
+    for (std::size_t i = 0; i < sizeof out->bytes; ++i) {
+      out->bytes[i] = static_cast<char>(0xF0 + static_cast<int>(i) - 16 * device);
+    }
+    return CUDA_SUCCESS;
+  }
   static CUresult total_mem(std::size_t* out, CUdevice) {
     ONEPASS_FAKE_MAY_FAIL("cuDeviceTotalMem");
     *out = std::size_t{1} << 30;
@@ -438,6 +445,7 @@ inline cuda::Driver FakeDriver::table() {
   d.cuDeviceGetCount = FakeCalls::device_count;
   d.cuDeviceGet = FakeCalls::device_get;
   d.cuDeviceGetName = FakeCalls::device_name;
+  d.cuDeviceGetUuid = FakeCalls::device_uuid;
   d.cuDeviceTotalMem = FakeCalls::total_mem;
   d.cuDeviceGetAttribute = FakeCalls::attribute;
   d.cuDevicePrimaryCtxRetain = FakeCalls::retain;

@@ -275,7 +275,7 @@ class HelpTest(CliTest):
     def test_examples_run(self):
         for command in ("logits", "bench", "graph", "perplexity"):
             text = self.ok(command, "--help")
-            self.assertRegex(text, f"Examples?:\n  onepass {command} ")
+            self.assertRegex(text, rf"Examples?:\n  onepass {command} ")
 
 
 if __name__ == "__main__":

@@ -55,17 +55,22 @@ std::optional<ComparedTest> Baseline::compare(const StoredTest& now) const {
 }
 
 std::string compared_text(const std::vector<ComparedTest>& tests, const std::string& format) {
-  if (format == "json") {
-    JsonWriter json;
-    json.begin_array();
+  if (format == "json" || format == "jsonl") {
+    std::string rows;
     for (const ComparedTest& t : tests) {
+      JsonWriter json;
       json.begin_object().key("test").value(t.test).key("baseline_ts").value(t.before);
       json.key("avg_ts").value(t.now).key("speed_ratio").value(t.comparison.ratio);
       json.key("speed_ratio_low").value(t.comparison.low);
       json.key("speed_ratio_high").value(t.comparison.high);
       json.key("verdict").value(name(t.verdict)).end_object();
+      if (format == "jsonl") {
+        rows += json.text() + "\n";
+      } else {
+        rows += (rows.empty() ? "[" : ",") + json.text();
+      }
     }
-    return json.end_array().text() + "\n";
+    return format == "jsonl" ? rows : rows + "]\n";
   }
   const bool csv = format == "csv";
   std::string out =

@@ -31,7 +31,7 @@ class Baseline {
   double tolerance_ = 0.0;
 };
 
-// md, csv or json.
+// md, csv, json or jsonl; not empty.
 std::string compared_text(const std::vector<ComparedTest>& tests, const std::string& format);
 
 // 1 and a line on stderr when a test is slower, else 0. An error when there is no test.

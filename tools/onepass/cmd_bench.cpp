@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "core/os.h"
 #include "json_writer.h"
 #include "llm/decoder.h"
+#include "machine.h"
 #include "memory_bandwidth.h"
 #include "model_facts.h"
 #include "terminal.h"
@@ -25,7 +27,7 @@ struct BenchArgs {
   std::vector<std::uint32_t> prompts{512}, generated{128}, depths{0};
   std::uint32_t repetitions = 5;
   std::string kv = "f16";
-  std::string output = "md";
+  std::string output = "md", output_err = "none";
   bool json = false;
   std::vector<std::string> compare, with;  // files
   double tolerance = 0.0;                  // percent
@@ -122,7 +124,7 @@ std::string count_text(std::uint64_t n) {
 struct Row {
   std::string file;
   ModelFacts model;
-  std::string backend, device, kv;
+  std::string backend, device, driver, kv;
   std::uint32_t threads = 0;
   Test test;
   std::string time;
@@ -137,26 +139,36 @@ struct Row {
   }
 };
 
+using Sink = Status (*)(std::string_view);
+Status put_err(std::string_view text) {
+  std::cerr << text << std::flush;
+  return {};
+}
+
 class Printer {
  public:
-  Printer(std::string format, bool compares) : format_(std::move(format)), compares_(compares) {}
+  // "none" prints nothing.
+  Printer(std::string format, bool compares, Sink sink)
+      : format_(std::move(format)), compares_(compares), put_(sink) {}
 
   Status begin() const {
-    if (format_ == "json") return put("[");
+    if (format_ == "json") return put_("[");
+    if (format_ == "none" || format_ == "jsonl") return {};
     if (format_ == "csv") {
       std::string line;
       for_each_field({}, [&](const char* name, const auto&) {
         line += std::string(line.empty() ? "" : ",") + name;
       });
-      return put(line + "\n");
+      return put_(line + "\n");
     }
-    return put(
+    return put_(
         markdown({"model", "size", "params", "backend", "threads", "test", "t/s"}) +
         "| ------------------------------ | ---------: | ---------: | ---------- | ------: | "
         "--------------: | -------------------: |\n");
   }
   Status row(const Row& r) {
-    if (format_ == "json") {
+    if (format_ == "none") return {};
+    if (format_ == "json" || format_ == "jsonl") {
       JsonWriter json;
       json.begin_object();
       for_each_field(r, [&](const char* name, const auto& value) { add(json.key(name), value); });
@@ -165,23 +177,24 @@ class Printer {
         for (const double x : in_ns ? r.ns : r.speeds()) json.value(x);
         json.end_array();
       }
-      return put(std::string(std::exchange(first_, false) ? "\n  " : ",\n  ") +
-                 json.end_object().text());
+      json.end_object();
+      if (format_ == "jsonl") return put_(json.text() + "\n");
+      return put_(std::string(std::exchange(first_, false) ? "\n  " : ",\n  ") + json.text());
     }
     if (format_ == "csv") {
       std::string line;
       for_each_field(r, [&](const char*, const auto& value) {
         line += (line.empty() ? "" : ",") + csv(value);
       });
-      return put(line + "\n");
+      return put_(line + "\n");
     }
     const Mean speed = mean_of(r.speeds());
     char text[64];
     std::snprintf(text, sizeof text, "%.2f ± %.2f", speed.mean, speed.deviation);
-    return put(markdown({r.model.type, size_text(r.model.bytes), count_text(r.model.parameters),
-                         r.backend, std::to_string(r.threads), r.test.name(), text}));
+    return put_(markdown({r.model.type, size_text(r.model.bytes), count_text(r.model.parameters),
+                          r.backend, std::to_string(r.threads), r.test.name(), text}));
   }
-  Status end() const { return format_ == "json" ? put("\n]\n") : Status{}; }
+  Status end() const { return format_ == "json" ? put_("\n]\n") : Status{}; }
 
  private:
   static std::string markdown(const std::vector<std::string>& cells) {
@@ -222,8 +235,13 @@ class Printer {
         r.test.generated > 0 ? static_cast<double>(r.model.bytes_per_token) * speed.mean : unknown;
     const bool share_known = r.bandwidth > 0.0 && r.test.generated > 0;
     f("build_version", std::string(version()));
+    f("build_commit", commit_name());
+    f("build_type", build_name());
+    f("compiler", compiler_name());
+    f("system", system_name());
     f("backend", r.backend);
     f("device", r.device);
+    f("driver", r.driver);
     f("model_filename", r.file);
     f("model_type", r.model.type);
     f("model_size", r.model.bytes);
@@ -255,6 +273,7 @@ class Printer {
 
   std::string format_;
   bool compares_;
+  Sink put_;
   bool first_ = true;
 };
 
@@ -325,11 +344,20 @@ Result<int> run_bench(BenchArgs& args) {
   for (char& c : row.backend) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   row.kv = args.kv;
   row.threads = device.compute_units;
+  if (row.backend != "CPU") {
+    for (const std::string& line : driver_versions()) {
+      row.driver += (row.driver.empty() ? "" : "; ") + line;
+    }
+  }
   const std::string format = args.json ? "json" : args.output;
-  if (format != "md" && row.backend == "CPU") row.bandwidth = memory_bandwidth(row.threads);
-  Printer printer(format, bool(baseline));
+  const auto tells_more = [](const std::string& f) { return f != "md" && f != "none"; };
+  if ((tells_more(format) || tells_more(args.output_err)) && row.backend == "CPU") {
+    row.bandwidth = memory_bandwidth(row.threads);
+  }
+  Printer printer(format, bool(baseline), put), second(args.output_err, bool(baseline), put_err);
   std::vector<ComparedTest> compared;
   ONEPASS_TRY(printer.begin());
+  ONEPASS_TRY(second.begin());
   for (const Test& test : tests) {
     row.test = test;
     row.time = now_text();
@@ -337,8 +365,10 @@ Result<int> run_bench(BenchArgs& args) {
     if (baseline) row.compared = baseline.compare(stored(row));
     if (row.compared) compared.push_back(*row.compared);
     ONEPASS_TRY(printer.row(row));
+    ONEPASS_TRY(second.row(row));
   }
   ONEPASS_TRY(printer.end());
+  ONEPASS_TRY(second.end());
   if (!baseline) return 0;
   ONEPASS_ASSIGN(const int code, judge(compared));
   if (format == "md") ONEPASS_TRY(put("\n" + compared_text(compared, format)));
@@ -370,13 +400,18 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_option("--kv", args->kv, "cache: f16 or f32")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
-  command->add_option("-o,--output", args->output, "md, csv or json; the last two tell more")
-      ->check(CLI::IsMember({"md", "csv", "json"}))
+  command
+      ->add_option("-o,--output", args->output,
+                   "md, csv, json or jsonl (a line for each test); all but the first tell more")
+      ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
+      ->capture_default_str();
+  command->add_option("--output-err", args->output_err, "the same rows on stderr, as -o")
+      ->check(CLI::IsMember({"none", "md", "csv", "json", "jsonl"}))
       ->capture_default_str();
   command->add_flag("--json", args->json, "as -o json");
   command
       ->add_option("--compare", args->compare,
-                   "files of earlier runs with -o json: exit 1 if this one is slower")
+                   "files of earlier runs with -o json or jsonl: exit 1 if this one is slower")
       ->delimiter(',');
   command->add_option("--with", args->with, "run nothing: compare those files with these")
       ->delimiter(',');
@@ -386,7 +421,7 @@ void add_bench(CLI::App& app, Run& run) {
   command->footer(
       "Examples:\n"
       "  onepass bench -m synthetic:llama-1b:q4_0 -p 128 -n 64 -t 2\n"
-      "  onepass bench -r 20 -o json > before.json\n"
+      "  onepass bench -r 20 -o json --output-err md > before.json\n"
       "  onepass bench -r 20 --compare before.json");
   command->callback([&run, args] {
     run = [args] {

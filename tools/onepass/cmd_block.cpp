@@ -10,6 +10,7 @@
 #include "block.h"
 #include "common.h"
 #include "onepass/ops.h"
+#include "terminal.h"
 
 namespace onepass::tool {
 namespace {
@@ -52,8 +53,8 @@ Status run_block(BlockArgs& args) {
                                                  std::to_string(args.shape.context));
   }
   ONEPASS_ASSIGN(const Block block, Block::create(device, args.shape, 1));
-  std::cerr << "device: " << device.info().name << " (" << device.info().description << ", "
-            << device.info().compute_units << " threads)\n";
+  notes() << "device: " << device.info().name << " (" << device.info().description << ", "
+          << device.info().compute_units << " threads)\n";
   const GraphExecutor executor(device);
 
   std::vector<double> direct_us, recorded_us, plan_us;

@@ -75,7 +75,7 @@ class Chat {
   }
 
   Result<int> run() {
-    if (interactive_) std::cerr << "/help lists the commands, /quit or Ctrl-D ends\n";
+    if (interactive_) notes() << "/help lists the commands, /quit or Ctrl-D ends\n";
     while (true) {
       if (interactive_) std::cerr << "> " << std::flush;
       ONEPASS_ASSIGN(const std::optional<std::string> message, next_message());
@@ -183,7 +183,7 @@ class Chat {
         "the cache; context %u of %u]\n",
         r.tokens.size(), rate, static_cast<double>(r.first_token_ns) / 1e9, reply.prompt_tokens,
         reply.reused_tokens, used, session_.generator().decoder().context());
-    std::cerr << line;
+    notes() << line;
     switch (r.stop) {
       case llm::StopReason::max_tokens:
         std::cerr << "stopped after " << args_.n << " tokens (-n for more)\n";
@@ -238,10 +238,8 @@ void add_chat(CLI::App& app, Run& run) {
   args->chat.add_to(*command, "print every prompt with its template to stderr");
   command->add_option("-n,--predict", args->n, "most tokens of one answer")->capture_default_str();
   args->sampling.add_to(*command);
-  command
-      ->add_option("-c,--context", args->context,
-                   "tokens of the whole conversation, 0: as trained, at most 4096")
-      ->capture_default_str();
+  add_context_to(*command, args->context,
+                 "tokens of the whole conversation; auto or 0: as trained, at most 4096");
   command->footer(
       "On a terminal, /help tells the commands and Ctrl-C stops an answer. From a pipe, every line "
       "is a\nmessage. Answers go to stdout, everything else to stderr.\nExamples:\n"

@@ -93,6 +93,7 @@ void add_convert(CLI::App& app, Run& run) {
   command->add_flag("--no-tokenizer", args->no_tokenizer, "leave the tokenizer out");
   command->add_option("-t,--threads", args->options.threads, "0: all cores")->capture_default_str();
   command->add_flag("--json", args->json, "what was written as JSON");
+  add_quiet_to(*command);
   command->footer(
       "Example:\n  onepass convert mlx-folder model.gguf --type q8_0\n"
       "  onepass convert model.gguf mlx-folder --bits 4");

@@ -5,6 +5,7 @@
 
 #include "common.h"
 #include "core/os.h"
+#include "device_details.h"
 #include "environment.h"
 #include "json_writer.h"
 #include "machine.h"
@@ -29,14 +30,6 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// The kernels that the CPU backend takes.
-std::string cpu_path(const DeviceInfo& info) {
-  if (info.has(Feature::avx512_vnni)) return "avx512 (AVX-512 with VNNI)";
-  if (info.has(Feature::avx2)) return "avx2 (AVX2, FMA, F16C)";
-  if (info.has(Feature::neon_dotprod)) return "neon (dot product)";
-  return "base (plain C++)";
-}
-
 void tell_devices(std::vector<Fact>& facts) {
   for (const DeviceListing& l : Device::list()) {
     std::string text = l.name + ": ";
@@ -52,6 +45,7 @@ void tell_devices(std::vector<Fact>& facts) {
       text += "; listed, but opening it failed: " + device.error().message;
     } else if (!device->info().unified_memory) {
       text += "; " + show_bytes(device->info().memory_bytes) + ", " +
+              show_bytes(free_bytes(*device)) + " free, " +
               std::to_string(device->info().compute_units) + " multiprocessors";
     }
     facts.push_back({"device", text});

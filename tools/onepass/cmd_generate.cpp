@@ -11,6 +11,7 @@
 #include "json_writer.h"
 #include "llm/chat/session.h"
 #include "llm/generate.h"
+#include "probabilities.h"
 #include "sampling_args.h"
 #include "terminal.h"
 
@@ -28,6 +29,17 @@ struct GenerateArgs {
   bool is_chat = false;
   bool special = false;
   bool json = false;
+  bool jsonl = false;
+  bool logprobs = false;
+  std::uint32_t n_top = 0;  // of other tokens that might have come, with logprobs
+
+  bool as_text() const { return !json && !jsonl; }
+};
+
+// What the model thought of a token that was chosen.
+struct TokenLog {
+  double logprob = 0.0;
+  std::vector<TokenLogprob> top;
 };
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -76,14 +88,60 @@ void print_line(const llm::GenerateReport& r, const Figures& f) {
   if (f.dispatches > 0) {
     add(", %u dispatches and %u barriers per token", f.dispatches, f.barriers);
   }
-  std::cerr << line << '\n';
+  notes() << line << '\n';
+}
+
+void put_top(JsonWriter& json, const TokenLog& log) {
+  json.begin_array();
+  for (const auto& [id, logprob] : log.top) {
+    json.begin_array().value(id).value(logprob).end_array();
+  }
+  json.end_array();
+}
+
+void put_sampling(JsonWriter& json, const SamplingArgs& sampling) {
+  const llm::SamplingOptions& s = sampling.options;
+  json.begin_object();
+  json.key("temp").value(s.temperature).key("top_k").value(s.top_k);
+  json.key("top_p").value(s.top_p).key("min_p").value(s.min_p).key("seed").value(s.seed);
+  json.key("chain").begin_array();
+  for (const SamplingStep& step : sampling.chain()) json.value(step.name);
+  json.end_array().end_object();
+}
+
+// The first line of --jsonl.
+std::string start_line(const GenerateArgs& args, const llm::Generator& g, std::size_t prompt) {
+  JsonWriter json;
+  json.begin_object().key("event").value("start");
+  json.key("model").value(g.model().model->config().name);
+  json.key("device").value(g.model().model->device().info().name);
+  json.key("prompt_tokens").value(prompt).key("context").value(g.decoder().context());
+  json.key("sampling");
+  put_sampling(json, args.sampling);
+  return json.end_object().text() + "\n";
+}
+
+// One line for each piece; the last piece of a text may have no token.
+std::string token_line(const llm::Piece& piece, std::size_t index, double time_s, bool has_text,
+                       const std::optional<TokenLog>& log) {
+  JsonWriter json;
+  json.begin_object().key("event").value("token").key("index").value(index).key("token");
+  piece.token ? json.value(*piece.token) : json.null();
+  json.key("text");
+  has_text ? json.value(piece.text) : json.null();
+  json.key("time_s").value(time_s);
+  if (log) {
+    json.key("logprob").value(log->logprob).key("top_logprobs");
+    put_top(json, *log);
+  }
+  return json.end_object().text() + "\n";
 }
 
 std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm::GenerateReport& r,
-                    const Figures& f, const std::string& text) {
-  const llm::SamplingOptions& s = args.sampling.options;
+                    const Figures& f, const std::string& text, const std::vector<TokenLog>& logs) {
   JsonWriter json;
   json.begin_object();
+  if (args.jsonl) json.key("event").value("end");
   json.key("model").value(g.model().model->config().name);
   json.key("device").value(g.model().model->device().info().name);
   json.key("prompt").value(args.prompt);
@@ -98,10 +156,15 @@ std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm
   json.key("prompt_tokens").value(r.prompt_tokens);
   json.key("stop").value(llm::name(r.stop));
   json.key("context").value(g.decoder().context());
-  json.key("sampling").begin_object();
-  json.key("temp").value(s.temperature).key("top_k").value(s.top_k);
-  json.key("top_p").value(s.top_p).key("min_p").value(s.min_p).key("seed").value(s.seed);
-  json.end_object();
+  if (args.logprobs) {
+    json.key("logprobs").begin_array();
+    for (const TokenLog& log : logs) json.value(log.logprob);
+    json.end_array().key("top_logprobs").begin_array();
+    for (const TokenLog& log : logs) put_top(json, log);
+    json.end_array();
+  }
+  json.key("sampling");
+  put_sampling(json, args.sampling);
   json.key("timings").begin_object();
   json.key("load_s").value(f.load_s).key("first_token_s").value(f.first_token_s);
   json.key("prompt_s").value(seconds(r.prefill_ns)).key("decode_s").value(seconds(r.decode_ns));
@@ -169,6 +232,13 @@ CacheArgs planned_cache(const GenerateArgs& args, std::size_t ids) {
   return {.context = prompt + args.n, .up_to_trained = true, .option = "-c"};
 }
 
+// Of the token that was chosen last.
+Result<TokenLog> log_of(const llm::Decoder& decoder, std::uint32_t token, std::size_t n_top) {
+  ONEPASS_ASSIGN(const std::vector<float> logits, decoder.logits());
+  return TokenLog{static_cast<double>(logits[token]) - log_sum_exp(logits),
+                  top_logprobs(logits, n_top)};
+}
+
 Result<int> run_generate(GenerateArgs& args) {
   args.sampling.check();
   std::vector<std::uint32_t> ids;
@@ -205,16 +275,26 @@ Result<int> run_generate(GenerateArgs& args) {
 
   args.sampling.tell();
   ProgressBar bar("prompt");
-  bool told_prompt = args.json || args.is_chat || args.prompt.empty() || !stdout_is_terminal();
+  bool told_prompt =
+      !args.as_text() || args.is_chat || args.prompt.empty() || !stdout_is_terminal();
   std::string text;
+  std::vector<TokenLog> logs;
+  std::size_t index = 0;
   bool first = true;
+  std::uint64_t run_start = 0;
   const auto each = [&](const llm::Piece& piece) -> Status {
     bar.erase();
     // Seen on a terminal, but not part of the data.
-    if (!std::exchange(told_prompt, true)) std::cerr << args.prompt << std::flush;
-    if (args.json) {
+    if (!std::exchange(told_prompt, true)) notes() << args.prompt << std::flush;
+    if (!args.as_text()) {
       text += piece.text;
-      return {};
+      std::optional<TokenLog> log;
+      if (args.logprobs && piece.token) {
+        ONEPASS_ASSIGN(log, log_of(generator.decoder(), *piece.token, args.n_top));
+        logs.push_back(*log);
+      }
+      if (!args.jsonl) return {};
+      return put(token_line(piece, index++, seconds(os::now_ns() - run_start), has_text, log));
     }
     if (has_text) return put(piece.text);
     return put((std::exchange(first, false) ? "" : " ") + std::to_string(*piece.token));
@@ -224,15 +304,22 @@ Result<int> run_generate(GenerateArgs& args) {
   options.sampling = args.sampling.options;
   options.cancel = &interrupt_flag();
   options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
+  if (args.jsonl) ONEPASS_TRY(put(start_line(args, generator, ids.size())));
+  if (args.logprobs && args.as_text()) {
+    notes() << "note: --logprobs shows with --json or --jsonl only\n";
+  }
+  run_start = os::now_ns();
   ONEPASS_ASSIGN(const llm::GenerateReport report, generator.run(ids, options, each));
   bar.erase();
-  if (!args.json) ONEPASS_TRY(put("\n"));
+  if (args.as_text()) ONEPASS_TRY(put("\n"));
 
-  const Figures figures = measure(generator, report, load_s);
-  if (args.json) ONEPASS_TRY(put(to_json(args, generator, report, figures, text)));
+  // Nobody sees the figures of a quiet text, and they take time.
+  const bool tells = !quiet() || !args.as_text();
+  const Figures figures = tells ? measure(generator, report, load_s) : Figures{};
+  if (!args.as_text()) ONEPASS_TRY(put(to_json(args, generator, report, figures, text, logs)));
   if (report.stop == llm::StopReason::end_of_text && report.tokens.empty()) {
-    std::cerr << "the model ended the text at once; one made for chats needs its template, see "
-                 "--chat\n";
+    notes() << "the model ended the text at once; one made for chats needs its template, see "
+               "--chat\n";
   }
   if (report.stop == llm::StopReason::context_full) {
     std::cerr << "stopped: the context of " << generator.decoder().context()
@@ -262,17 +349,25 @@ void add_generate(CLI::App& app, Run& run) {
   args->chat.add_to(*command, "print the prompt with its template and stop", chat);
   command->add_option("-n,--predict", args->n, "most tokens to generate")->capture_default_str();
   args->sampling.add_to(*command);
-  command
-      ->add_option("-c,--context", args->context, "tokens, 0: what is needed, at most as trained")
-      ->capture_default_str();
+  add_context_to(*command, args->context, "tokens; auto or 0: what is needed, at most as trained");
   command->add_flag("--json", args->json, "text, tokens and times as one JSON object");
+  command->add_flag("--jsonl", args->jsonl,
+                    "JSON lines: one at the start, one for each token as it comes, and as --json");
+  CLI::Option* logprobs =
+      command
+          ->add_option("--logprobs", args->n_top,
+                       "in JSON the log-probability of each token, by the model before sampling, "
+                       "and of the N most likely ones")
+          ->check(CLI::Range(0u, 1000u));
   command->footer(
       "Text goes to stdout, everything else to stderr.\nExamples:\n"
       "  onepass generate\n"
       "  onepass generate -p \"Tom had a red ball.\" -n 100 --seed 7\n"
       "  onepass generate --chat -m model.gguf -p \"Why is the sky blue?\"\n"
-      "  echo \"Once upon a time\" | onepass generate -m model.gguf -p - --temp 0");
-  command->callback([&run, args] {
+      "  echo \"Once upon a time\" | onepass generate -m model.gguf -p - --temp 0\n"
+      "  onepass generate -q -n 20 --jsonl --logprobs 3");
+  command->callback([&run, args, logprobs] {
+    args->logprobs = logprobs->count() > 0;
     run = [args] {
       const Result<int> code = run_generate(*args);
       return code ? *code : report(code.error());

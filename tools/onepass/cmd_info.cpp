@@ -1,270 +1,75 @@
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <map>
 #include <memory>
-#include <optional>
 
 #include "common.h"
-#include "io/gguf_file.h"
+#include "core/os.h"
+#include "info_diff.h"
 #include "json_writer.h"
 #include "llm/architecture.h"
-#include "llm/synthetic.h"
+#include "model_info.h"
+#include "sha256.h"
+#include "terminal.h"
 
 namespace onepass::tool {
 namespace {
 
-constexpr std::size_t shown_bytes = 60;   // of a long text
-constexpr std::uint64_t shown_items = 6;  // of a long list
+constexpr std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
 
-struct TypeCount {
-  std::uint64_t tensors = 0, elements = 0, bytes = 0;
+struct InfoArgs {
+  ModelArgs model;
+  std::string diff;
+  bool tensors = false, hash = false, exit_code = false;
+  bool json = false;
 };
 
-// One metadata value: cut for people, whole for programs unless it is a list.
-struct Entry {
-  std::string key, type, shown;
+// SHA-256 of each file and, where tensors are listed, of each of them; empty unless asked for.
+struct Hashes {
+  std::vector<std::string> files, tensors;
 };
 
-struct Info {
-  std::string path, format, architecture, name;
-  std::optional<std::string> refused;  // why it cannot be run
-  std::optional<llm::ModelConfig> config;
-  std::uint64_t shards = 1, tensors = 0, parameters = 0, bytes = 0;
-  std::map<std::string, TypeCount> types;
-  std::uint64_t context = 0, vocabulary = 0;
-  std::string tokenizer;  // empty: none
-  std::optional<std::string> tokenizer_refused;
-  std::vector<Entry> metadata;
-
-  void add(std::string_view type, std::uint64_t elements, std::uint64_t size) {
-    ++tensors;
-    parameters += elements;
-    bytes += size;
-    TypeCount& t = types[std::string(type)];
-    ++t.tensors;
-    t.elements += elements;
-    t.bytes += size;
+// Reads `size` bytes piece by piece.
+template <class Read>
+Result<std::string> hash_of(std::uint64_t size, ProgressBar& bar, Read&& read) {
+  Sha256 hash;
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(size, chunk_bytes)));
+  for (std::uint64_t at = 0; at < size;) {
+    if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while reading");
+    const auto n = static_cast<std::size_t>(std::min(size - at, chunk_bytes));
+    ONEPASS_TRY(read(at, std::span(buffer).first(n)));
+    hash.add(std::span(buffer).first(n));
+    at += n;
+    bar.show(at, size);
   }
-};
-
-// Printable on one line: control characters are replaced, too much is cut between code points.
-std::string one_line(std::string_view text, std::size_t limit = shown_bytes) {
-  std::string out;
-  for (const char c : valid_utf8(text.substr(0, limit + 4))) {
-    if (out.size() >= limit && (static_cast<unsigned char>(c) & 0xC0) != 0x80) break;
-    if (c == '\n') {
-      out += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      out += '?';
-    } else {
-      out += c;
-    }
-  }
-  if (text.size() > limit) out += "... (" + std::to_string(text.size()) + " bytes)";
-  return out;
+  return hash.hex();
 }
 
-template <class T>
-std::string number_text(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  if constexpr (std::is_floating_point_v<T>) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
-    return text;
-  } else {
-    return std::to_string(value);
+Result<Hashes> hash_model(const ModelInfo& info, bool tensors) {
+  Hashes hashes;
+  if (!info.read) {
+    return fail(ErrorCode::unsupported, info.path + " is made as it is loaded: no file to hash");
   }
+  ProgressBar bar("reading");
+  for (const std::string& path : info.files) {
+    ONEPASS_ASSIGN(const os::File file, os::File::open(path));
+    ONEPASS_ASSIGN(std::string text,
+                   hash_of(file.bytes(), bar, [&](std::uint64_t at, std::span<std::byte> out) {
+                     return file.read(at, out);
+                   }));
+    hashes.files.push_back(std::move(text));
+  }
+  for (std::size_t i = 0; tensors && i < info.list.size(); ++i) {
+    const TensorInfo& t = info.list[i];
+    ONEPASS_ASSIGN(std::string text,
+                   hash_of(t.bytes, bar, [&](std::uint64_t at, std::span<std::byte> out) {
+                     return info.read(t.name, at, out);
+                   }));
+    hashes.tensors.push_back(std::move(text));
+  }
+  return hashes;
 }
 
-struct NumberRow {
-  io::GgufType type;
-  std::size_t bytes;
-  std::string (*show)(const std::byte*);
-};
-template <class T>
-constexpr NumberRow row(io::GgufType type) {
-  return {type, sizeof(T), number_text<T>};
-}
-constexpr NumberRow number_rows[] = {
-    row<std::uint8_t>(io::GgufType::u8),   row<std::int8_t>(io::GgufType::i8),
-    row<std::uint16_t>(io::GgufType::u16), row<std::int16_t>(io::GgufType::i16),
-    row<std::uint32_t>(io::GgufType::u32), row<std::int32_t>(io::GgufType::i32),
-    row<std::uint64_t>(io::GgufType::u64), row<std::int64_t>(io::GgufType::i64),
-    row<float>(io::GgufType::f32),         row<double>(io::GgufType::f64),
-};
-
-std::string show_value(const io::GgufValue& v) {
-  const io::GgufType type = v.type == io::GgufType::array ? v.element : v.type;
-  const std::uint64_t n = v.type == io::GgufType::array ? std::min(v.count, shown_items) : 1;
-  std::string out;
-  const auto add = [&out](const std::string& item) { out += (out.empty() ? "" : ", ") + item; };
-  if (type == io::GgufType::string && v.type == io::GgufType::array) {
-    std::uint64_t i = 0;
-    for (const std::string_view text : io::GgufStrings(v)) {
-      if (i++ == n) break;
-      add("\"" + one_line(text, 24) + "\"");
-    }
-  } else if (type == io::GgufType::string) {
-    const auto* text = reinterpret_cast<const char*>(v.bytes.data());
-    return one_line({text, v.bytes.size()});
-  } else if (type == io::GgufType::boolean) {
-    for (std::uint64_t i = 0; i < n; ++i) {
-      add(v.bytes[static_cast<std::size_t>(i)] != std::byte{0} ? "true" : "false");
-    }
-  } else if (type == io::GgufType::array) {
-    return "(lists)";
-  } else {
-    const NumberRow* r = std::find_if(std::begin(number_rows), std::end(number_rows),
-                                      [type](const NumberRow& x) { return x.type == type; });
-    for (std::uint64_t i = 0; i < n && r != std::end(number_rows); ++i) {
-      add(r->show(v.bytes.data() + static_cast<std::size_t>(i) * r->bytes));
-    }
-  }
-  if (v.type != io::GgufType::array) return out;
-  return "[" + out + (v.count > n ? ", ..." : "") + "]";
-}
-
-std::string show_type(const io::GgufValue& v) {
-  if (v.type != io::GgufType::array) return io::name(v.type);
-  return std::string(io::name(v.element)) + "[" + std::to_string(v.count) + "]";
-}
-
-void take_config(Info& info, const Result<llm::ModelConfig>& config) {
-  if (!config) {
-    info.refused = config.error().message +
-                   (config.error().field.empty() ? "" : " (" + config.error().field + ")");
-    return;
-  }
-  info.config = *config;
-  info.architecture = config->architecture->name;
-  info.context = config->context;
-  info.vocabulary = config->vocab;
-  if (info.name.empty()) info.name = config->name;
-}
-
-void take_tokenizer(Info& info, const std::string& kind) {
-  info.tokenizer = kind;
-  const auto tokenizer = llm::open_tokenizer(info.path);
-  if (tokenizer) {
-    info.vocabulary = std::max<std::uint64_t>(info.vocabulary, tokenizer->size());
-  } else {
-    info.tokenizer_refused = tokenizer.error().message;
-  }
-}
-
-Status read_gguf(Info& info) {
-  ONEPASS_ASSIGN(const io::GgufFile file, io::GgufFile::open(info.path));
-  const io::Gguf& meta = file.metadata();
-  info.format = "GGUF v" + std::to_string(meta.version());
-  info.shards = file.n_shards();
-  for (std::size_t i = 0; i < file.n_shards(); ++i) {
-    for (const io::GgufTensor& t : file.shard(i).tensors()) {
-      std::uint64_t elements = 1;
-      for (std::uint32_t d = 0; d < t.n_dims; ++d) elements *= t.dims[d];
-      info.add(t.type->name, elements, t.bytes);
-    }
-  }
-  for (const io::GgufEntry& e : meta.entries()) {
-    info.metadata.push_back({one_line(e.key), show_type(e.value), show_value(e.value)});
-  }
-  if (const auto text = meta.text("general.name")) info.name = one_line(*text);
-  if (const auto text = meta.text("general.architecture")) {
-    info.architecture = one_line(*text);
-    const std::string prefix(*text);
-    if (const auto n = meta.integer(prefix + ".context_length")) info.context = *n;
-    if (const auto n = meta.integer(prefix + ".vocab_size")) info.vocabulary = *n;
-  }
-  if (info.tensors == 0) {
-    info.refused = "the file has a vocabulary only, no tensors";
-  } else {
-    take_config(info, llm::read_config(meta));
-  }
-  if (const auto text = meta.text("tokenizer.ggml.model")) {
-    std::string kind = one_line(*text);
-    if (const auto pre = meta.text("tokenizer.ggml.pre")) kind += ", " + one_line(*pre);
-    take_tokenizer(info, kind);
-  }
-  return {};
-}
-
-// MLX keeps a quantized matrix as packed words with scales and biases beside it: one row of the
-// table, and as many parameters as the words hold.
-void add_folder_tensor(Info& info, const llm::Quantization& q, const io::SafetensorsFile& file,
-                       const io::Safetensor& t) {
-  std::uint64_t elements = 1;
-  for (std::uint32_t d = 0; d < t.n_dims; ++d) elements *= t.dims[d];
-  const std::string_view module = t.name.substr(0, t.name.rfind('.'));
-  const std::string_view part = t.name.substr(std::min(module.size() + 1, t.name.size()));
-  const bool packed = q.any && (part == "weight" || part == "scales" || part == "biases") &&
-                      file.find(std::string(module) + ".scales");
-  if (!packed) return info.add(t.type->name, elements, t.bytes);
-  llm::AffineFormat format = q.all;
-  for (const llm::Quantization::Module& m : q.modules) {
-    if (m.path == module) format = m.format;
-  }
-  TypeCount& row = info.types["affine " + std::to_string(format.bits) + "-bit, groups of " +
-                              std::to_string(format.group_size)];
-  const std::uint64_t values = part == "weight" ? elements * 32 / format.bits : 0;
-  ++info.tensors;
-  ++row.tensors;
-  info.parameters += values;
-  row.elements += values;
-  info.bytes += t.bytes;
-  row.bytes += t.bytes;
-}
-
-Status read_folder(Info& info) {
-  ONEPASS_ASSIGN(const std::string text,
-                 io::read_text(info.path + "/config.json", io::max_json_bytes));
-  ONEPASS_ASSIGN(const io::JsonValue json, io::JsonValue::parse(text));
-  ONEPASS_ASSIGN(const io::SafetensorsFile file, io::SafetensorsFile::open(info.path));
-  const auto quantization = llm::read_quantization(json);
-  info.format = "safetensors";
-  info.shards = file.n_shards();
-  for (std::size_t i = 0; i < file.n_shards(); ++i) {
-    for (const io::Safetensor& t : file.shard(i).tensors()) {
-      add_folder_tensor(info, quantization ? *quantization : llm::Quantization{}, file, t);
-    }
-  }
-  for (const auto& [key, value] : json.members) {
-    std::string shown;
-    if (value.kind == io::JsonKind::string) shown = one_line(value.text);
-    if (value.kind == io::JsonKind::boolean) shown = value.boolean ? "true" : "false";
-    if (value.kind == io::JsonKind::number) {
-      char number[32];
-      std::snprintf(number, sizeof number, "%.9g", value.number);
-      shown = value.is_integer ? std::to_string(value.integer) : number;
-    }
-    if (value.kind == io::JsonKind::array) {
-      shown = "(" + std::to_string(value.items.size()) + " items)";
-    }
-    if (value.kind == io::JsonKind::object) {
-      shown = "(" + std::to_string(value.members.size()) + " keys)";
-    }
-    info.metadata.push_back({one_line(key), io::name(value.kind), shown});
-  }
-  if (const io::JsonValue* type = json.find("model_type")) info.architecture = one_line(type->text);
-  take_config(info, llm::read_config(json));
-  const auto tokenizer = io::read_text(info.path + "/tokenizer.json", ~std::uint64_t{0});
-  if (tokenizer || tokenizer.error().code != ErrorCode::not_found) {
-    take_tokenizer(info, "tokenizer.json");
-  }
-  return {};
-}
-
-Status read_synthetic(Info& info) {
-  ONEPASS_ASSIGN(const llm::SyntheticSource source, llm::SyntheticSource::create(info.path));
-  info.format = "random weights";
-  take_config(info, source.config());
-  for (const llm::StoredTensor& t : source.tensors()) {
-    info.add(name(*t.dtype), t.dims[0] * t.dims[1] * t.dims[2], t.bytes);
-  }
-  return {};
-}
-
-std::string to_json(const Info& info) {
+std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
   JsonWriter json;
   json.begin_object();
   json.key("path").value(info.path).key("format").value(info.format);
@@ -292,15 +97,37 @@ std::string to_json(const Info& info) {
     json.key("experts").value(c.n_experts).key("experts_used").value(c.n_experts_used);
   }
   json.key("metadata").begin_array();
-  for (const Entry& e : info.metadata) {
+  for (const MetadataEntry& e : info.metadata) {
     json.begin_object().key("key").value(e.key).key("type").value(e.type);
     json.key("value").value(e.shown).end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+  if (!hashes.files.empty()) {
+    json.key("files").begin_array();
+    for (std::size_t i = 0; i < info.files.size(); ++i) {
+      json.begin_object().key("path").value(info.files[i]);
+      json.key("sha256").value(hashes.files[i]).end_object();
+    }
+    json.end_array();
+  }
+  if (tensors) {
+    json.key("tensor_list").begin_array();
+    for (std::size_t i = 0; i < info.list.size(); ++i) {
+      const TensorInfo& t = info.list[i];
+      json.begin_object().key("name").value(t.name).key("type").value(t.type);
+      json.key("dims").begin_array();
+      for (const std::uint64_t d : t.dims) json.value(d);
+      json.end_array().key("bytes").value(t.bytes);
+      if (!hashes.tensors.empty()) json.key("sha256").value(hashes.tensors[i]);
+      json.end_object();
+    }
+    json.end_array();
+  }
+  json.end_object();
   return json.text() + "\n";
 }
 
-std::string to_text(const Info& info) {
+std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
   std::string out;
   const auto line = [&out](const std::string& label, const std::string& value) {
     out += label + std::string(label.size() < 14 ? 14 - label.size() : 1, ' ') + value + "\n";
@@ -340,41 +167,68 @@ std::string to_text(const Info& info) {
            : info.tokenizer +
                  (info.tokenizer_refused ? ", cannot be used: " + *info.tokenizer_refused : ""));
   if (!info.metadata.empty()) out += "metadata\n";
-  for (const Entry& e : info.metadata) {
+  for (const MetadataEntry& e : info.metadata) {
     out += "  " + e.key + " (" + e.type + ") = " + e.shown + "\n";
+  }
+  if (tensors) out += "tensors\n";
+  for (std::size_t i = 0; tensors && i < info.list.size(); ++i) {
+    const TensorInfo& t = info.list[i];
+    out += "  " + t.name + "  " + shape_text(t) + "  " + show_bytes(t.bytes) +
+           (hashes.tensors.empty() ? "" : "  " + hashes.tensors[i]) + "\n";
+  }
+  if (!hashes.files.empty()) out += "sha256\n";
+  for (std::size_t i = 0; i < hashes.files.size(); ++i) {
+    out += "  " + hashes.files[i] + "  " + info.files[i] + "\n";
   }
   return out;
 }
 
-struct InfoArgs {
-  ModelArgs model;
-  bool json = false;
-};
-
-Status run_info(const InfoArgs& args) {
-  Info info;
-  ONEPASS_ASSIGN(info.path, args.model.path());
-  if (info.path.starts_with(llm::synthetic_prefix)) {
-    ONEPASS_TRY(read_synthetic(info));
-  } else if (io::is_folder(info.path)) {
-    ONEPASS_TRY(read_folder(info));
-  } else {
-    ONEPASS_TRY(read_gguf(info));
+Result<int> run_info(const InfoArgs& args) {
+  ONEPASS_ASSIGN(const std::string path, args.model.path());
+  ONEPASS_ASSIGN(const ModelInfo info, read_model_info(path));
+  if (!args.diff.empty()) {
+    if (args.hash || args.tensors) refuse("--diff", "compares all tensors: no --hash, --tensors");
+    ONEPASS_ASSIGN(const ModelInfo other, read_model_info(args.diff));
+    ONEPASS_ASSIGN(const InfoDiff diff, diff_models(info, other));
+    ONEPASS_TRY(put(args.json ? diff_json(info, other, diff) : diff_text(info, other, diff)));
+    return args.exit_code && !diff.same() ? 1 : 0;
   }
-  return put(args.json ? to_json(info) : to_text(info));
+  Hashes hashes;
+  if (args.hash) {
+    ONEPASS_ASSIGN(hashes, hash_model(info, args.tensors));
+  }
+  ONEPASS_TRY(
+      put(args.json ? to_json(info, hashes, args.tensors) : to_text(info, hashes, args.tensors)));
+  return 0;
 }
 
 }  // namespace
 
 void add_info(CLI::App& app, Run& run) {
   const auto args = std::make_shared<InfoArgs>();
-  CLI::App* command = app.add_subcommand("info", "what is in a model file; reads no tensor");
+  CLI::App* command = app.add_subcommand("info", "what is in a model file, and how two differ");
   command->add_option(
       "model,-m,--model", args->model.model,
       "GGUF file, folder or synthetic:PRESET:QUANT (default: the model in the box)");
+  command->add_flag("--tensors", args->tensors, "list every tensor: name, type, shape, size");
+  command->add_flag("--hash", args->hash,
+                    "SHA-256 of every file, with --tensors of every tensor; reads all of them");
+  CLI::Option* diff = command->add_option(
+      "--diff", args->diff,
+      "what differs in this other model file or folder: metadata, tensors, their values");
+  command->add_flag("--exit-code", args->exit_code, "with --diff: exit 1 where they differ")
+      ->needs(diff);
   command->add_flag("--json", args->json, "as one JSON object");
-  command->footer("Example:\n  onepass info model.gguf");
-  command->callback([&run, args] { run = [args] { return exit_code(run_info(*args)); }; });
+  add_quiet_to(*command);
+  command->footer(
+      "Reads no tensor, unless --hash or --diff is given.\nExamples:\n  onepass info model.gguf\n"
+      "  onepass info model.gguf --tensors\n  onepass info model.gguf --diff model-f16.gguf");
+  command->callback([&run, args] {
+    run = [args] {
+      const Result<int> code = run_info(*args);
+      return code ? *code : report(code.error());
+    };
+  });
 }
 
 }  // namespace onepass::tool

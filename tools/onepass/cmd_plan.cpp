@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <bit>
-#include <iostream>
 #include <memory>
 
 #include "common.h"
 #include "core/os.h"
 #include "llm/decoder.h"
 #include "plan_file.h"
+#include "terminal.h"
 
 namespace onepass::tool {
 namespace {
@@ -61,7 +61,7 @@ Status save(PlanArgs& args) {
   ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(args.out));
   ONEPASS_TRY(file.write(plan_json(plan)));
   ONEPASS_TRY(file.commit());
-  std::cerr << "wrote " << args.out << ": " << plan.dispatches() << " dispatches\n";
+  notes() << "wrote " << args.out << ": " << plan.dispatches() << " dispatches\n";
   return {};
 }
 

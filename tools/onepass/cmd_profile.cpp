@@ -1,10 +1,10 @@
-#include <iostream>
 #include <memory>
 
 #include "common.h"
 #include "core/os.h"
 #include "llm/decoder.h"
 #include "profile.h"
+#include "terminal.h"
 
 namespace onepass::tool {
 namespace {
@@ -21,7 +21,7 @@ Status write_file(const std::string& path, const std::string& text) {
   ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
   ONEPASS_TRY(file.write(text));
   ONEPASS_TRY(file.commit());
-  std::cerr << "wrote " << path << " (" << show_bytes(text.size()) << ")\n";
+  notes() << "wrote " << path << " (" << show_bytes(text.size()) << ")\n";
   return {};
 }
 

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <iostream>
 #include <map>
 #include <memory>
 
@@ -100,7 +99,7 @@ Status run_quantize(QuantizeArgs& args) {
   for (const auto& [type, kind] : kinds) text += table_row(type, kind);
   text += table_row("all", after) + table_row("before", before);
   ONEPASS_TRY(put(text));
-  if (args.dry_run) std::cerr << "dry run: nothing was written\n";
+  if (args.dry_run) notes() << "dry run: nothing was written\n";
   return {};
 }
 
@@ -119,6 +118,7 @@ void add_quantize(CLI::App& app, Run& run) {
                     "take a source with fewer bits than q8_0 too");
   command->add_option("-t,--threads", args->options.threads, "0: all cores")->capture_default_str();
   command->add_flag("--json", args->json, "sizes of every kind and tensor as JSON");
+  add_quiet_to(*command);
   command->footer(
       "Example:\n  onepass quantize model-f16.gguf model-q4_k_m.gguf q4_k_m\n"
       "  onepass quantize model-f16.gguf none q4_k_m --dry-run");

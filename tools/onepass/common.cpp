@@ -11,7 +11,9 @@
 
 #include "completion.h"
 #include "core/os.h"
+#include "device_choice.h"
 #include "llm/synthetic.h"
+#include "machine.h"
 #include "suggest.h"
 #include "terminal.h"
 
@@ -117,8 +119,24 @@ CLI::Validator number_from(double min, double max) {
       "[" + range + "]");
 }
 
+void add_quiet_to(CLI::App& app) {
+  app.add_flag("-q,--quiet", quiet(), "nothing on stderr but warnings and errors");
+}
+
+void add_context_to(CLI::App& app, std::uint32_t& context, const std::string& help) {
+  app.add_option("-c,--context", context, help)
+      ->transform(CLI::Validator(
+          [](std::string& text) -> std::string {
+            if (text == "auto") text = "0";
+            return {};
+          },
+          ""))
+      ->default_str("auto");
+}
+
 void DeviceArgs::add_choice_to(CLI::App& app) {
-  app.add_option("--device", name, "auto, cpu, cuda, cuda:1, null")
+  app.add_option("--device", name,
+                 "auto, cpu, cuda, cuda:1, null, or a part of what 'onepass devices' tells of one")
       ->capture_default_str()
       ->group(device_group);
   app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
@@ -133,6 +151,7 @@ void DeviceArgs::add_choice_to(CLI::App& app) {
 
 void DeviceArgs::add_to(CLI::App& app) {
   add_choice_to(app);
+  add_quiet_to(app);
   app.add_flag("--pin", options.pin_threads, "keep worker i on core i");
   app.add_flag("--serial", options.serial, "run each dispatch after the one before");
   app.add_flag("--profile", profile, "time every dispatch");
@@ -163,11 +182,16 @@ Result<Device> DeviceArgs::open() {
   };
   Result<Device> opened = Device::open(name, options);
   if (!opened && opened.error().code == ErrorCode::not_found) {
-    std::vector<std::string> known{"auto"};
-    for (const DeviceListing& l : Device::list()) known.push_back(l.name);
-    Error error = std::move(opened).error();
-    error.message += did_you_mean(name, known);
-    return error;
+    const std::vector<DeviceListing> listed = Device::list();
+    ONEPASS_ASSIGN(const std::string found, find_device(name, listed));
+    if (found.empty()) {
+      std::vector<std::string> known{"auto"};
+      for (const DeviceListing& l : listed) known.push_back(l.name);
+      Error error = std::move(opened).error();
+      error.message += did_you_mean(name, known);
+      return error;
+    }
+    opened = Device::open(found, options);
   }
   ONEPASS_ASSIGN(Device device, std::move(opened));
   if (cpu_features != "best" &&
@@ -178,17 +202,29 @@ Result<Device> DeviceArgs::open() {
   return device;
 }
 
+namespace {
+
+// Looking for cards takes as long as their driver takes to start: only a trace of one is looked
+// for.
+std::string reason(const std::string& asked, const DeviceInfo& info) {
+  if (asked != "auto") return "chosen with --device";
+  std::string text = "the first one available (--device to choose)";
+  if (info.name == "cpu" && !driver_versions().empty()) {
+    text += "; a GPU driver is loaded, 'onepass devices' tells what can be used";
+  }
+  return text;
+}
+
+}  // namespace
+
 Result<Device> DeviceArgs::open_and_tell() {
   ONEPASS_ASSIGN(Device device, open());
   const DeviceInfo& info = device.info();
-  std::cerr << "device: " << info.name << " (" << info.description << ", " << info.compute_units
-            << (!info.unified_memory      ? " multiprocessors"
-                : info.compute_units == 1 ? " thread"
-                                          : " threads")
-            << "), "
-            << (name == "auto" ? "the first one available (--device to choose)"
-                               : "chosen with --device")
-            << '\n';
+  notes() << "device: " << info.name << " (" << info.description << ", " << info.compute_units
+          << (!info.unified_memory      ? " multiprocessors"
+              : info.compute_units == 1 ? " thread"
+                                        : " threads")
+          << "), " << reason(name, info) << '\n';
   return device;
 }
 
@@ -227,6 +263,7 @@ void ModelArgs::add_to(CLI::App& app) {
   device.add_choice_to(app);
   app.add_flag("--force", force, "load a model even if it seems not to fit in memory")
       ->group(device_group);
+  add_quiet_to(app);
 }
 
 Result<std::string> ModelArgs::path() const {
@@ -251,8 +288,8 @@ Result<llm::TextModel> ModelArgs::open(bool with_tokenizer, const CacheArgs& cac
     const MemoryEstimate estimate = estimate_memory(config, weights, cache);
     const std::uint64_t available = available_bytes(opened);
     if (!force) ONEPASS_TRY(check_memory(estimate, available, opened.info().name, cache));
-    std::cerr << "memory: " << to_string(estimate)
-              << (available == 0 ? "" : "; " + show_bytes(available) + " available") << '\n';
+    notes() << "memory: " << to_string(estimate)
+            << (available == 0 ? "" : "; " + show_bytes(available) + " available") << '\n';
     return {};
   };
   options.progress = [&bar](std::uint64_t done, std::uint64_t total) -> Status {

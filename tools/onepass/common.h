@@ -64,6 +64,11 @@ std::string show_bytes(std::uint64_t bytes);
 // A number from min to max; what is not a number is refused too.
 CLI::Validator number_from(double min, double max);
 
+// -q: nothing on stderr but warnings and errors.
+void add_quiet_to(CLI::App& app);
+// -c: tokens, where 0 and auto are the same.
+void add_context_to(CLI::App& app, std::uint32_t& context, const std::string& help);
+
 struct DeviceArgs {
   std::string name = "auto";
   DeviceOptions options;
@@ -87,7 +92,7 @@ struct ModelArgs {
   std::string model;   // empty: the model in the box
   bool force = false;  // load what seems too large
 
-  // -m, --device, --threads, --cpu-features and --force.
+  // -m, --device, --threads, --cpu-features, --force and --quiet.
   void add_to(CLI::App& app);
   // -m only, for commands that run nothing.
   void add_model_to(CLI::App& app);

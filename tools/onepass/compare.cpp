@@ -98,6 +98,27 @@ Status read_row(const std::string& path, const io::JsonValue& row, std::vector<S
   return {};
 }
 
+// A test on each line.
+Status read_lines(const std::string& path, std::string_view text, std::vector<StoredTest>& out) {
+  for (std::size_t n = 1; !text.empty(); ++n) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string where = path + ", line " + std::to_string(n);
+    Result<io::JsonValue> row = io::JsonValue::parse(line);
+    if (!row) {
+      Error error = std::move(row).error();
+      error.message = where + ": " + error.message;
+      return error;
+    }
+    if (row->find("test") == nullptr) {
+      return bad(where, *row, "no test; onepass bench -o jsonl writes one on each line");
+    }
+    ONEPASS_TRY(read_row(where, *row, out));
+  }
+  return {};
+}
+
 }  // namespace
 
 const char* name(Verdict verdict) noexcept {
@@ -145,6 +166,11 @@ Result<std::vector<StoredTest>> read_bench(const std::vector<std::string>& paths
     }
     std::string text(static_cast<std::size_t>(file.bytes()), '\0');
     ONEPASS_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
+    if (text.find_first_not_of(" \t\r\n") != text.npos &&
+        text[text.find_first_not_of(" \t\r\n")] == '{') {
+      ONEPASS_TRY(read_lines(path, text, out));
+      continue;
+    }
     ONEPASS_ASSIGN(const io::JsonValue root, io::JsonValue::parse(text));
     if (root.kind != io::JsonKind::array) {
       return bad(path, root, "no list of tests; onepass bench -o json writes one");

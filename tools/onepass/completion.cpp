@@ -49,7 +49,7 @@ std::string bash_values(const OptionRow& o, const CommandRow& all) {
     case ValueKind::choice:
       return "values=" + in_quotes(joined(o.choices, " "));
     case ValueKind::device:
-      return "values=\"auto $(\"${COMP_WORDS[0]}\" devices 2>/dev/null | cut -f1)\"";
+      return "values=\"auto $(\"${COMP_WORDS[0]}\" devices --names 2>/dev/null)\"";
     case ValueKind::model:
       return "kind=model";
     case ValueKind::number:
@@ -208,7 +208,7 @@ void add_fish(std::string& out, const CommandRow& c, const CommandRow& all) {
         break;
       case ValueKind::device:
         out += std::string(values ? " -x" : "") +
-               " -a '(echo auto; onepass devices 2>/dev/null | cut -f1)'";
+               " -a '(echo auto; onepass devices --names 2>/dev/null)'";
         break;
       case ValueKind::model:
         out += std::string(values ? " -r" : "") + " -F -a " +
@@ -288,8 +288,8 @@ std::string zsh_completion(const CommandRow& all) {
   add_zsh(out, all, all);
   out +=
       "_onepass_devices() {\n  local -a devices=(auto ${(f)\"$(_call_program devices onepass "
-      "devices "
-      "2>/dev/null | cut -f1)\"})\n  compadd -a devices\n}\n"
+      "devices --names "
+      "2>/dev/null)\"})\n  compadd -a devices\n}\n"
       "_onepass_models() {\n  local -a models=(" +
       joined(synthetic_names(), " ") +
       ")\n  _alternative 'files:model:_files' 'models:synthetic model:compadd -a models'\n}\n"

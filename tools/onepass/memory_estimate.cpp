@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "common.h"
+#include "device_details.h"
 #include "llm/decoder.h"
-#include "machine.h"
 
 namespace onepass::tool {
 namespace {
@@ -46,7 +46,7 @@ MemoryEstimate estimate_memory(const llm::ModelConfig& c, std::uint64_t weight_b
 
 std::uint64_t available_bytes(const Device& device) {
   const DeviceInfo& info = device.info();
-  if (info.unified_memory) return available_memory_bytes();
+  if (const std::uint64_t free = free_bytes(device); free != 0 || info.unified_memory) return free;
   return info.memory_bytes - std::min(info.memory_bytes, device.live_bytes());
 }
 

@@ -1,10 +1,11 @@
 #include "sampling_args.h"
 
 #include <charconv>
-#include <iostream>
+#include <cstdio>
 #include <random>
 
 #include "common.h"
+#include "terminal.h"
 
 namespace onepass::tool {
 
@@ -43,12 +44,27 @@ void SamplingArgs::check() {
 
 void SamplingArgs::tell() const {
   if (options.is_greedy()) {
-    std::cerr << "sampling: the most likely token\n";
-  } else {
-    std::cerr << "sampling: temp " << options.temperature << ", top-k " << options.top_k
-              << ", top-p " << options.top_p << ", min-p " << options.min_p << ", seed "
-              << options.seed << '\n';
+    notes() << "sampling: the most likely token\n";
+    return;
   }
+  std::string text;
+  for (const SamplingStep& step : chain()) {
+    char part[48];
+    std::snprintf(part, sizeof part, "%s%s %g", text.empty() ? "" : ", then ", step.name,
+                  step.value);
+    text += part;
+  }
+  notes() << "sampling: " << text << "; seed " << options.seed << '\n';
+}
+
+std::vector<SamplingStep> SamplingArgs::chain() const {
+  std::vector<SamplingStep> steps;
+  if (options.is_greedy()) return steps;
+  steps.push_back({"temp", static_cast<double>(options.temperature)});
+  if (options.top_k != 0) steps.push_back({"top-k", static_cast<double>(options.top_k)});
+  if (options.top_p < 1.0f) steps.push_back({"top-p", static_cast<double>(options.top_p)});
+  if (options.min_p > 0.0f) steps.push_back({"min-p", static_cast<double>(options.min_p)});
+  return steps;
 }
 
 }  // namespace onepass::tool

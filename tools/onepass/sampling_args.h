@@ -3,10 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "llm/decoder.h"
 
 namespace onepass::tool {
+
+// One step of the choice, as its option is called.
+struct SamplingStep {
+  const char* name;
+  double value;
+};
 
 struct SamplingArgs {
   llm::SamplingOptions options{.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
@@ -15,7 +22,10 @@ struct SamplingArgs {
   void add_to(CLI::App& app);
   // Reads the seed; refuses what is out of range.
   void check();
-  // Says on stderr what was chosen.
+  // What is done to the logits, in this order; nothing: the most likely token is taken. Steps that
+  // change nothing are left out.
+  std::vector<SamplingStep> chain() const;
+  // Says it on stderr.
   void tell() const;
 };
 

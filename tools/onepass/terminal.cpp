@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 
 #include "core/os.h"
 
@@ -50,10 +51,20 @@ bool stdout_is_terminal() noexcept {
   return is;
 }
 
+bool& quiet() noexcept {
+  static bool is = false;
+  return is;
+}
+
+std::ostream& notes() {
+  static std::ostream nowhere(nullptr);
+  return quiet() ? nowhere : std::cerr;
+}
+
 // Work that is done before the first redraw shows no bar at all.
 ProgressBar::ProgressBar(std::string what)
     : what_(std::move(what)),
-      enabled_(stderr_is_terminal()),
+      enabled_(stderr_is_terminal() && !quiet()),
       next_ns_(enabled_ ? os::now_ns() + redraw_ns : 0) {}
 
 ProgressBar::~ProgressBar() { erase(); }

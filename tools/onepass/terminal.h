@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ostream>
 #include <string>
 
 namespace onepass::tool {
@@ -19,6 +20,11 @@ void forget_interrupt();
 bool stdin_is_terminal() noexcept;
 bool stderr_is_terminal() noexcept;
 bool stdout_is_terminal() noexcept;
+
+// Set by --quiet: then notes() go nowhere and no progress is shown. Errors and warnings stay.
+bool& quiet() noexcept;
+// stderr, for what is good to know and no warning.
+std::ostream& notes();
 
 // One line on stderr that is redrawn and in the end erased; nothing when that is no terminal.
 class ProgressBar {

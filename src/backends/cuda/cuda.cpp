@@ -13,6 +13,7 @@
 #include "backends/cuda/memory.h"
 #include "backends/cuda/modules.h"
 #include "backends/cuda/recording.h"
+#include "core/free_memory.h"
 
 namespace onepass {
 namespace cuda {
@@ -24,7 +25,7 @@ constexpr std::size_t slot_bytes = 4u << 20;
 constexpr std::size_t upload_slots = 4, readback_slots = 2;
 constexpr std::size_t step_granularity = 256;
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public FreeMemory {
  public:
   CudaBackend(const Driver& driver, std::span<const KernelImage> images,
               const DeviceOptions& options)
@@ -57,6 +58,7 @@ class CudaBackend final : public Backend {
   bool poll(Completion& completion) override;
   Status timestamps(Recorded& recorded, std::span<TimeSpan> out) override;
   void* native_handle(const Allocation* memory) noexcept override;
+  std::uint64_t free_bytes() noexcept override;
 
  private:
   // One submission between submit() and the moment somebody saw its end.
@@ -515,6 +517,26 @@ void* CudaBackend::native_handle(const Allocation* memory) noexcept {
   return memory ? reinterpret_cast<void*>(memory->handle) : static_cast<void*>(context_.handle);
 }
 
+std::uint64_t CudaBackend::free_bytes() noexcept {
+  const Current current(context_);
+  std::size_t free = 0, total = 0;
+  if (current.result() != CUDA_SUCCESS) return 0;
+  return driver().cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
+}
+
+// "GPU-" and the bytes as drivers print them.
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    char digits[4];
+    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    std::snprintf(digits, sizeof digits, "%s%02x", dash ? "-" : "",
+                  static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+    text += digits;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<DeviceListing> list_devices(const Driver& driver) {
@@ -533,6 +555,11 @@ std::vector<DeviceListing> list_devices(const Driver& driver) {
     if (r == CUDA_SUCCESS) r = driver.cuDeviceGetName(name, sizeof name, device);
     listing.available = r == CUDA_SUCCESS;
     listing.description = name;
+    CUuuid uuid = {};
+    if (r == CUDA_SUCCESS && driver.cuDeviceGetUuid != nullptr &&
+        driver.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
+      listing.description += " (" + uuid_text(uuid) + ")";
+    }
     if (r != CUDA_SUCCESS) listing.reason = "cuda: " + describe(driver, r, "cuDeviceGetName");
     devices.push_back(std::move(listing));
   }

@@ -25,12 +25,16 @@ Loaded load() {
   }
 #define ONEPASS_CUDA_SYMBOL_(name) #name
 #define ONEPASS_CUDA_SYMBOL(name) ONEPASS_CUDA_SYMBOL_(name)
-#define ONEPASS_CUDA_LOAD(name)                                                             \
-  d.name = reinterpret_cast<decltype(d.name)>(::dlsym(library, ONEPASS_CUDA_SYMBOL(name))); \
-  if (!d.name && loaded.reason.empty())                                                     \
+#define ONEPASS_CUDA_FIND(name) \
+  d.name = reinterpret_cast<decltype(d.name)>(::dlsym(library, ONEPASS_CUDA_SYMBOL(name)));
+#define ONEPASS_CUDA_LOAD(name)         \
+  ONEPASS_CUDA_FIND(name)               \
+  if (!d.name && loaded.reason.empty()) \
     loaded.reason = "cuda: the driver is too old, it has no " ONEPASS_CUDA_SYMBOL(name);
   ONEPASS_CUDA_FUNCTIONS(ONEPASS_CUDA_LOAD)
+  ONEPASS_CUDA_OPTIONAL_FUNCTIONS(ONEPASS_CUDA_FIND)
 #undef ONEPASS_CUDA_LOAD
+#undef ONEPASS_CUDA_FIND
 #undef ONEPASS_CUDA_SYMBOL
 #undef ONEPASS_CUDA_SYMBOL_
   if (!loaded.reason.empty()) return loaded;

@@ -59,9 +59,13 @@ namespace onepass::cuda {
   X(cuGraphUpload)                \
   X(cuGraphLaunch)
 
+// Those that older drivers may lack; null then.
+#define ONEPASS_CUDA_OPTIONAL_FUNCTIONS(X) X(cuDeviceGetUuid)
+
 struct Driver {
 #define ONEPASS_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   ONEPASS_CUDA_FUNCTIONS(ONEPASS_CUDA_MEMBER)
+  ONEPASS_CUDA_OPTIONAL_FUNCTIONS(ONEPASS_CUDA_MEMBER)
 #undef ONEPASS_CUDA_MEMBER
 };
 
