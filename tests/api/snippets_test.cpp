@@ -31,8 +31,8 @@ TEST_P(HeaderExample, Runs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Snippets, HeaderExample, testing::ValuesIn(all_snippets()),
-                         [](const auto& info) {
-                           std::string name = info.param.header;
+                         [](const auto& test) {
+                           std::string name = test.param.header;
                            std::replace_if(
                                name.begin(), name.end(),
                                [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
