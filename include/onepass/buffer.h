@@ -1,9 +1,9 @@
 // Memory: Buffer owns, View points, Tensor adds dtype and shape.
 //
-//   ONEPASS_ASSIGN(onepass::Buffer b, device.allocate(4096));
-//   onepass::View half = b.view(0, 2048);
-//   ONEPASS_ASSIGN(onepass::View quarter, half.sub(1024, 1024));    // offsets add up
-//   onepass::Tensor t = onepass::tensor(half, onepass::DType::f32, {16, 32});
+//   ONEPASS_ASSIGN(const onepass::Buffer b, device.allocate(4096));
+//   const onepass::View half = b.view(0, 2048);
+//   ONEPASS_ASSIGN(const onepass::View quarter, half.sub(1024, 1024));  // offsets add up
+//   const onepass::Tensor t = onepass::tensor(half, onepass::DType::f32, {16, 32});
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 // docs/seed-api.md has a row for each.
 //
 //   namespace compat = onepass::compat;
-//   compat::CommandEncoder enc(device);
+//   compat::CommandEncoder encoder(device);
 //   compat::GraphExecutor executor(device);
 #pragma once
 

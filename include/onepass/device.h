@@ -1,9 +1,9 @@
 // A device: an opened backend with its memory, kernels and counters.
 //
-//   ONEPASS_ASSIGN(onepass::Device device, onepass::Device::open("cpu"));
-//   ONEPASS_ASSIGN(onepass::Buffer b, device.allocate(1 << 20));       // zero-filled
-//   ONEPASS_TRY(device.write(b.view(), bytes));                        // waits for the last pass
-//   for (const onepass::DeviceListing& l : onepass::Device::list()) print(l.name, l.reason);
+//   ONEPASS_ASSIGN(const onepass::Device device, onepass::Device::open("cpu"));
+//   ONEPASS_ASSIGN(const onepass::Buffer b, device.allocate(1 << 20));  // zero-filled
+//   ONEPASS_TRY(device.write(b.view(), bytes));                         // waits for the last pass
+//   for (const auto& l : onepass::Device::list()) std::puts((l.name + ' ' + l.reason).c_str());
 #pragma once
 
 #include <array>

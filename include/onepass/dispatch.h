@@ -1,8 +1,8 @@
 // The one unit of work: an op asked for, with exact byte ranges.
 //
-//   onepass::Dispatch d = onepass::make_dispatch(onepass::Op::add, onepass::DType::f32);
-//   d.bind(x.view); d.bind(y.view); d.bind(out.view);       // access comes from the op table
-//   d.set_params(params);
+//   onepass::Dispatch d = onepass::make_dispatch(onepass::Op::custom);
+//   d.kernel = square;  // built-in ops are asked for by onepass/ops.h
+//   d.bind(x.view, onepass::Access::read_write);
 //   session.encode(d);
 #pragma once
 

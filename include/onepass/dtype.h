@@ -1,8 +1,8 @@
 // Element types and block formats: one enum, one table row each (tables/formats.def).
 //
-//   onepass::DType t = onepass::DType::q8_0;
-//   onepass::info(t).block_elements;                       // 32
-//   onepass::storage_bytes(t, 4096);                       // 4352
+//   const onepass::DType t = onepass::DType::q8_0;
+//   const std::uint32_t block = onepass::info(t).block_elements;               // 32
+//   const std::optional<std::uint64_t> row = onepass::storage_bytes(t, 4096);  // 4352
 #pragma once
 
 #include <cstdint>

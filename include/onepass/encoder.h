@@ -1,8 +1,8 @@
 // Takes dispatches and barriers, directly or in capture mode, and commits them.
 //
-//   onepass::CommandEncoder enc(device);
-//   enc.encode(dispatch);                        // a barrier goes in front where data demands it
-//   ONEPASS_ASSIGN(onepass::Submission done, enc.commit("layer 0"));
+//   onepass::CommandEncoder encoder(device);
+//   for (const onepass::Dispatch& d : dispatches) encoder.encode(d);  // barriers included
+//   ONEPASS_ASSIGN(const onepass::Submission done, encoder.commit("layer 0"));
 //   ONEPASS_TRY(done.wait());
 #pragma once
 

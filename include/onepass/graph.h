@@ -1,9 +1,9 @@
 // The recorded list of a pass, and the passes over it.
 //
-//   std::optional<onepass::ComputeGraph> g = encoder.take_capture();
-//   onepass::FuseReport fused = *g->fuse(device);
-//   onepass::ReorderReport moved = *g->reorder(onepass::Policy::exact);
-//   ONEPASS_ASSIGN(std::uint32_t barriers, g->encode_with_barriers(encoder));
+//   std::optional<onepass::ComputeGraph> graph = encoder.take_capture();  // after start_capture()
+//   ONEPASS_TRY(graph->fuse(device));
+//   ONEPASS_TRY(graph->reorder(onepass::Policy::exact));
+//   ONEPASS_ASSIGN(const std::uint32_t barriers, graph->encode_with_barriers(encoder));
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Kernels: what runs a dispatch on a device, built-in or the caller's own.
 //
-//   onepass::KernelDesc desc{.name = "twice", .slots = "io", .cpu = [](const onepass::KernelArgs&
-//   a) {
-//     a.ptr<float>(1)[a.tile] = 2 * a.ptr<const float>(0)[a.tile];
-//   }};
-//   ONEPASS_ASSIGN(onepass::KernelId twice, device.kernels().add(desc));
+//   const onepass::KernelDesc desc{
+//       .name = "twice", .slots = "io", .cpu = [](const onepass::KernelArgs& a) noexcept {
+//         a.ptr<float>(1)[a.tile] = 2 * a.ptr<float>(0)[a.tile];  // tiles run side by side
+//       }};
+//   ONEPASS_ASSIGN(const onepass::KernelId twice, device.kernels().add(desc));
 #pragma once
 
 #include <array>

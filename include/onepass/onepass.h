@@ -1,13 +1,13 @@
 // The C API: devices, buffers, recorded passes, models. C99 and later; C++ has onepass.hpp.
 //
-//   onepass_device* device;
-//   if (onepass_device_open("cpu", NULL, &device) != ONEPASS_OK) puts(onepass_error_message());
-//   onepass_recorder* r;
-//   onepass_recorder_begin(device, &r);
-//   const onepass_tensor t[3] = {a, b, sum};
-//   onepass_op(r, "add", t, 3, NULL);
-//   onepass_recorder_compile(r, NULL, &plan);
-//   onepass_plan_run(plan);                                       // as often as you like
+//   const onepass_tensor add[3] = {a, b, sum};
+//   onepass_recorder* recorder = NULL;
+//   onepass_recorder_begin(device, &recorder);
+//   onepass_op(recorder, "add", add, 3, NULL);  // an error sticks to the recorder
+//   if (onepass_recorder_compile(recorder, NULL, &plan)) puts(onepass_error_message());
+//   onepass_recorder_close(recorder);
+//   onepass_plan_run(plan);  // as often as you like
+//   onepass_buffer_read(memory, 2 * sizeof row, row, sizeof row);
 //
 // Functions that can fail return a result, and onepass_error_message() tells the reason. None of
 // them aborts or throws. A call that fails leaves its output arguments alone unless it says more.

@@ -1,9 +1,9 @@
 // Everything but compat.h and ops.h.
 //
-//   #include <onepass/onepass.hpp>
-//   #include <onepass/ops.h>
-//   auto device = onepass::Device::open("cpu");
-//   onepass::GraphExecutor executor(*device);
+//   const onepass::Result<onepass::Device> device = onepass::Device::open("cpu");
+//   if (!device) return device.error();  // what, expected, got, where
+//   const onepass::GraphExecutor executor(*device);
+//   onepass::GraphSession s = executor.begin_recorded();
 #pragma once
 
 #include "onepass/buffer.h"

@@ -1,9 +1,9 @@
 // A compiled pass, replayed with run().
 //
-//   ONEPASS_ASSIGN(onepass::Plan plan, session.compile({.step = &step}));
+//   ONEPASS_ASSIGN(const onepass::Plan plan, session.compile({.step = &step}));
 //   ONEPASS_TRY(plan.run(onepass::SingleStep(token, 0).values()));
-//   ONEPASS_TRY(plan.run());                      // the device advanced the state itself
-//   ONEPASS_ASSIGN(onepass::Submission s, plan.run_async());
+//   ONEPASS_TRY(plan.run());  // the device advanced the state itself
+//   ONEPASS_ASSIGN(const onepass::Submission last, plan.run_async());
 #pragma once
 
 #include <cstdint>

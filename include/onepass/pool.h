@@ -1,9 +1,9 @@
 // Reuse of callers' buffers from pass to pass.
 //
 //   onepass::BufferPool pool(device);
-//   ONEPASS_ASSIGN(onepass::Buffer tmp, pool.take(5000));   // 5000 bytes of a 5120-byte class
-//   tmp.reset();                                            // or keep it over reset()
-//   pool.reset();                                           // what nobody holds is free again
+//   ONEPASS_ASSIGN(onepass::Buffer tmp, pool.take(5000));  // 5000 bytes of a 5120-byte class
+//   tmp.reset();                                           // or keep it over pool.reset()
+//   pool.reset();                                          // what nobody holds is free again
 #pragma once
 
 #include <cstdint>

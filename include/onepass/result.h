@@ -1,9 +1,9 @@
 // Results instead of exceptions.
 //
-//   onepass::Result<onepass::Device> device = onepass::Device::open("cpu");
-//   if (!device) return report(device.error().to_string());
-//   ONEPASS_TRY(device->write(view, bytes));              // returns the error to the caller
-//   ONEPASS_ASSIGN(onepass::Buffer b, device->allocate(4096));
+//   const onepass::Result<onepass::Device> device = onepass::Device::open("abacus");
+//   if (!device) std::puts(device.error().to_string().c_str());
+//   ONEPASS_TRY(opened.write(view, bytes));  // returns the error to the caller
+//   ONEPASS_ASSIGN(const onepass::Buffer b, opened.allocate(4096));
 #pragma once
 
 #include <cstdint>

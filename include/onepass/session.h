@@ -1,10 +1,10 @@
 // One pass: begin, ops, finish or compile.
 //
-//   onepass::GraphExecutor executor(device);
 //   onepass::GraphSession s = executor.begin_recorded();
-//   onepass::Tensor h = s.scratch(onepass::DType::f32, {1, 64});
+//   const onepass::Tensor h = s.scratch(onepass::DType::f32, {1, 64});
 //   onepass::ops::rms_norm(s, {.x = x, .weight = w, .out = h});
-//   ONEPASS_ASSIGN(onepass::FinishReport report, s.finish());
+//   onepass::ops::add(s, {.a = h, .b = x, .out = y});
+//   ONEPASS_ASSIGN(const onepass::FinishReport report, s.finish());
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // What changes from pass to pass, in one device buffer that kernels read: replay patches nothing.
 //
-//   ONEPASS_ASSIGN(onepass::StepState step, onepass::StepState::create(device, 1, 1));
-//   ops::rope(s, {.x = q, .positions = step.view(), ...});
-//   plan.run(onepass::SingleStep(token, position).values());       // writes it, then runs
-//   plan.run();                                       // goes on from what the device wrote
+//   ONEPASS_ASSIGN(const onepass::StepState step, onepass::StepState::create(device, 1, 1));
+//   ops::rope(s, {.x = q, .out = q, .positions = step.view()});
+//   ONEPASS_ASSIGN(const onepass::Plan plan, s.compile({.step = &step}));
+//   ONEPASS_TRY(plan.run(onepass::SingleStep(token, position).values()));  // writes it, then runs
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // The hazard rule for callers who place barriers by hand.
 //
 //   onepass::ConflictTracker tracker(device);
-//   ONEPASS_ASSIGN(onepass::Hazard why, tracker.conflicts(reads, writes));
-//   if (why != onepass::Hazard::none) { encoder.memory_barrier(); tracker.reset(); }
-//   ONEPASS_TRY(tracker.add(reads, writes));
+//   ONEPASS_TRY(tracker.add(reads, writes));                                   // of a dispatch
+//   ONEPASS_ASSIGN(const onepass::Hazard why, tracker.conflicts(writes, {}));  // of the next
+//   if (why != onepass::Hazard::none) encoder.memory_barrier();                // then reset()
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Version of the headers and of the library; also for C.
 //
-//   static_assert(ONEPASS_VERSION_MAJOR == 0);
-//   std::puts(onepass::version());
+//   static_assert(ONEPASS_VERSION_MAJOR == 0);  // of the headers
+//   std::puts(onepass::version());              // of the library
 #pragma once
 
 #define ONEPASS_VERSION_MAJOR 0

@@ -1,7 +1,6 @@
 #include "memory_bandwidth.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -12,14 +11,27 @@
 namespace onepass::tool {
 namespace {
 
-std::uint64_t sum(const std::uint64_t* words, std::size_t n) {
-  std::array<std::uint64_t, 32> lanes{};
-  for (std::size_t i = 0; i + lanes.size() <= n; i += lanes.size()) {
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += words[i + lane];
+// Sixteen bytes at a time at any optimization level.
+using Vector = std::uint64_t __attribute__((vector_size(16)));
+
+// Four places at once: a core that reads one after the other does not keep the memory busy.
+std::uint64_t sum(const std::byte* bytes, std::uint64_t n) {
+  constexpr std::uint64_t line = 64;
+  const std::uint64_t quarter = n / 4 / line * line;
+  const auto load = [&](std::uint64_t from) {
+    Vector v;
+    std::memcpy(&v, bytes + from, sizeof v);
+    return v;
+  };
+  Vector a{}, b{}, c{}, d{};
+  for (std::uint64_t i = 0; i < quarter; i += sizeof(Vector)) {
+    a += load(i);
+    b += load(quarter + i);
+    c += load(2 * quarter + i);
+    d += load(3 * quarter + i);
   }
-  std::uint64_t total = 0;
-  for (const std::uint64_t x : lanes) total += x;
-  return total;
+  const Vector all = a + b + c + d;
+  return all[0] + all[1];
 }
 
 }  // namespace
@@ -45,7 +57,7 @@ double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes, std::uint32_
     for (std::uint32_t i = 0; i < passes; ++i) {
       meet(meeting++);
       const std::uint64_t begin = os::now_ns();
-      sink += sum(reinterpret_cast<const std::uint64_t*>(part), share / sizeof(std::uint64_t));
+      sink += sum(part, share);
       meet(meeting++);
       if (thread == 0) {
         seconds[i] = static_cast<double>(os::now_ns() - begin) * 1e-9;

@@ -1,9 +1,9 @@
 // What the ancestor's encode forms take, its counters and its errors.
 //
-//   compat::Args args{{0, x.view()}, {3, compat::KernelArg::bytes(n)}};   // slots may have gaps
-//   compat::KernelArg tail = compat::KernelArg::buffer_with_offset(x.view(), 4096);
-//   compat::reset_counters();
-//   std::uint64_t n = compat::dispatch_count();                 // of all devices
+//   const auto tail = compat::KernelArg::buffer_with_offset(x.view, 4096);
+//   const compat::Args args{{0, tail}, {3, compat::KernelArg::bytes(n)}};  // slots may have gaps
+//   encoder.encode_threadgroups_with_args(kernel, args, {4, 1, 1}, {1, 1, 1});
+//   const std::uint64_t dispatches = compat::dispatch_count();  // of all devices
 #pragma once
 
 #include <algorithm>

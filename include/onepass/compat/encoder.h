@@ -1,9 +1,9 @@
 // The ancestor's encode and commit forms over one encode and one commit.
 //
-//   compat::CommandEncoder enc(device);
-//   enc.encode_with_args(twice, {{0, x.view()}, {3, compat::KernelArg::bytes(n)}}, {64, 1, 1},
-//                        {32, 1, 1});
-//   ONEPASS_TRY(enc.commit_and_wait());
+//   compat::CommandEncoder encoder(device);
+//   const compat::Args args{{0, x.view}, {3, compat::KernelArg::bytes(n)}};
+//   encoder.encode_with_args(kernel, args, {64, 1, 1}, {32, 1, 1});
+//   ONEPASS_TRY(encoder.commit_and_wait());
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 //   compat::GraphExecutor executor(device);
 //   compat::GraphSession s = executor.begin_recorded();
 //   s.rms_norm(x, weight, out, 1e-5f, rows, dim);
-//   ONEPASS_ASSIGN(onepass::FinishReport report, s.finish_with_fusion_and_reorder());
+//   ONEPASS_ASSIGN(const onepass::FinishReport report, s.finish_with_fusion_and_reorder());
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // Elementwise ops. Computed in f32, rounded once to the dtype of the tensors.
 //
 //   ops::silu_mul(s, {.a = gate, .b = up, .out = h});
-//   ops::add(s, {.a = q, .b = q_bias, .out = q});            // b [dim]: added to every row
+//   ops::add(s, {.a = q, .b = q_bias, .out = q});  // b [dim]: added to every row
 #pragma once
 
 #include <cstdint>

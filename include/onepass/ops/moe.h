@@ -1,8 +1,8 @@
 // Mixture of experts: which experts a token uses, and the sum of what they give.
 //
 //   ops::moe_gate(s, {.logits = router, .ids = ids, .weights = w});
-//   ops::matmul_id(s, {.x = h, .weight = up, .ids = ids, .out = y});
-//   ops::moe_reduce(s, {.y = down, .weights = w, .out = h, .residual = h});
+//   ops::matmul_id(s, {.x = h, .weight = down, .ids = ids, .out = y});
+//   ops::moe_reduce(s, {.y = y, .weights = w, .out = h, .residual = h});
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Conversion between f32 rows and block formats.
 //
-//   ops::quantize(s, {.x = h, .out = s.scratch(DType::q8a, {1, 4096})});
+//   ops::quantize(s, {.x = h, .out = blocks});  // q8_0: 34 bytes for 32 numbers
 #pragma once
 
 #include "onepass/ops/common.h"
