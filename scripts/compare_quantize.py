@@ -54,7 +54,9 @@ def worker(args):
 
 
 def command(args, *words):
-    result = subprocess.run([args.onepass, *words], check=True, capture_output=True, text=True)
+    result = subprocess.run([args.onepass, *words], check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{args.onepass} {' '.join(words)}: {result.stderr.strip()}")
     return json.loads(result.stdout)
 
 
