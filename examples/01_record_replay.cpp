@@ -25,7 +25,7 @@ Status run() {
   const Tensor normed = s.scratch(DType::f32, {1, dim});
   ops::rms_norm(s, {.x = x, .weight = weight, .out = normed});
   ops::mul(s, {.a = normed, .b = gate, .out = out});  // fused with the norm
-  ONEPASS_ASSIGN(const Plan plan, s.compile());
+  ONEPASS_ASSIGN(const Plan plan, s.compile());       // fused, scheduled, proven
   std::printf("2 ops, %u dispatch(es), %u barrier(s), proven: %s\n", plan.report().dispatches,
               plan.report().barriers, plan.report().validated ? "yes" : "no");
 
@@ -33,7 +33,7 @@ Status run() {
   ONEPASS_TRY(device.write_as<float>(gate.view, std::vector<float>(dim, 2.0f)));
   for (const float value : {3.0f, -5.0f}) {  // a row of equal values is normed to +-1
     ONEPASS_TRY(device.write_as<float>(x.view, std::vector<float>(dim, value)));
-    ONEPASS_TRY(plan.run());
+    ONEPASS_TRY(plan.run());  // one submission, one wait, as often as you like
     std::vector<float> result(dim);
     ONEPASS_TRY(device.read_as<float>(out.view, result));
     std::printf("x = %g: out[0] = %g\n", static_cast<double>(value),

@@ -118,6 +118,9 @@ DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view n
 // With blocks of 32 values instead of 256, in about as many bits.
 DType smaller_blocks(DType type) noexcept {
   switch (type) {
+    case DType::q2_k:
+    case DType::q3_k:
+      return DType::q4_0;
     case DType::q4_k:
       return DType::q5_0;
     case DType::q5_k:

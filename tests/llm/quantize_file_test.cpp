@@ -53,7 +53,7 @@ TEST(QuantMix, CountsOfAnEightBillionModel) {
   EXPECT_EQ(types_of_8b("bf16"), (Counts{{"bf16", 226}}));
   // Rows that are no whole blocks.
   EXPECT_EQ(types_of_8b("q4_k_m", 288), (Counts{{"q5_0", 193}, {"q8_0", 33}}));
-  EXPECT_EQ(types_of_8b("q3_k_s", 288), (Counts{{"iq4_nl", 225}, {"q8_0", 1}}));
+  EXPECT_EQ(types_of_8b("q3_k_s", 288), (Counts{{"q4_0", 225}, {"q8_0", 1}}));
   EXPECT_EQ(types_of_8b("q4_0", 40), (Counts{{"f16", 226}}));
   EXPECT_EQ(find_mix("q9_k"), nullptr);
   EXPECT_EQ(find_mix(""), nullptr);

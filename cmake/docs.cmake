@@ -1,0 +1,26 @@
+# The web site in site/html of the build folder: target docs, where doxygen is found.
+find_program(ONEPASS_DOXYGEN doxygen)
+find_path(ONEPASS_DOXYGEN_AWESOME doxygen-awesome.css PATHS /usr/share/doxygen-awesome-css
+  DOC "Folder of doxygen-awesome-css; doxygen's own style without it")
+mark_as_advanced(ONEPASS_DOXYGEN ONEPASS_DOXYGEN_AWESOME)
+if(NOT ONEPASS_DOXYGEN)
+  return()
+endif()
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(NOT Python3_Interpreter_FOUND)
+  return()
+endif()
+
+set(site_dir ${PROJECT_BINARY_DIR}/site)
+set(site_stylesheets "\"${PROJECT_SOURCE_DIR}/docs/site/site.css\"")
+if(ONEPASS_DOXYGEN_AWESOME)
+  string(PREPEND site_stylesheets "\"${ONEPASS_DOXYGEN_AWESOME}/doxygen-awesome.css\" ")
+endif()
+configure_file(${PROJECT_SOURCE_DIR}/docs/site/Doxyfile.in ${site_dir}/Doxyfile @ONLY)
+set(site_command ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/make_site.py
+  ${ONEPASS_DOXYGEN} ${site_dir}/Doxyfile ${site_dir})
+add_custom_target(docs COMMAND ${site_command} VERBATIM COMMENT "Making the web site")
+if(ONEPASS_BUILD_TESTS)
+  add_test(NAME docs.site COMMAND ${site_command})
+  set_tests_properties(docs.site PROPERTIES LABELS docs TIMEOUT 300)
+endif()
