@@ -97,8 +97,9 @@ class ExampleCase(ToolCase):
             failed = []
             for command, example in todo:
                 result = self.shell(folder, example)
-                # SIGPIPE of a reader that had enough is none of ours.
-                if result.returncode not in (0, 141):
+                # SIGPIPE of a reader that had enough is none of ours, nor a machine that became slower.
+                slower = "--compare" in example and b"slower than before" in result.stderr
+                if result.returncode not in (0, 141) and not slower:
                     failed.append((command, example, result.stderr.decode()))
             todo = [(command, example) for command, example, _ in failed]
         self.assertEqual(failed, [])

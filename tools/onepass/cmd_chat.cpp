@@ -46,12 +46,12 @@ class Lines {
       if (buffer_.size() > max_line_bytes) {
         return fail(ErrorCode::limit, "a line of stdin has more than 64 MiB");
       }
+      if (!wait_for_stdin()) {
+        return fail(ErrorCode::cancelled, "interrupted while reading stdin");
+      }
       char part[4096];
       const ssize_t n = ::read(STDIN_FILENO, part, sizeof part);
-      if (n < 0 && errno == EINTR) {
-        if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while reading stdin");
-        continue;
-      }
+      if (n < 0 && errno == EINTR) continue;
       if (n < 0) return fail(ErrorCode::io, std::string("read stdin: ") + std::strerror(errno));
       if (n == 0) {
         if (buffer_.empty()) return std::optional<std::string>();

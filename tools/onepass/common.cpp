@@ -58,11 +58,11 @@ Result<std::string> read_stdin() {
   std::string text;
   char part[1 << 16];
   while (true) {
-    const ssize_t n = ::read(STDIN_FILENO, part, sizeof part);
-    if (n < 0 && errno == EINTR) {
-      if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while reading stdin");
-      continue;
+    if (!wait_for_stdin()) {
+      return fail(ErrorCode::cancelled, "interrupted while reading stdin");
     }
+    const ssize_t n = ::read(STDIN_FILENO, part, sizeof part);
+    if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(ErrorCode::io, std::string("read stdin: ") + std::strerror(errno));
     if (n == 0) return text;
     text.append(part, static_cast<std::size_t>(n));

@@ -1,9 +1,12 @@
 #include "terminal.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <iostream>
 
@@ -18,11 +21,26 @@ constexpr std::uint64_t bar_width = 30;
 std::atomic<bool> flag{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-extern "C" void on_interrupt(int) { flag.store(true, std::memory_order_relaxed); }
+// A byte is in it after Ctrl-C, so that a wait for input cannot miss one that came just before.
+int wake[2] = {-1, -1};
+
+extern "C" void on_interrupt(int) {
+  const int saved = errno;
+  flag.store(true, std::memory_order_relaxed);
+  const bool told = wake[1] >= 0 && write(wake[1], "", 1) == 1;
+  static_cast<void>(told);  // a full pipe wakes as well
+  errno = saved;
+}
 
 }  // namespace
 
 void catch_signals() {
+  if (wake[0] < 0 && pipe(wake) == 0) {
+    for (const int end : wake) {
+      fcntl(end, F_SETFL, O_NONBLOCK);
+      fcntl(end, F_SETFD, FD_CLOEXEC);
+    }
+  }
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // without SA_RESTART: a blocked read ends
@@ -34,8 +52,20 @@ void catch_signals() {
 const std::atomic<bool>& interrupt_flag() noexcept { return flag; }
 
 void forget_interrupt() {
+  char byte;
+  while (wake[0] >= 0 && read(wake[0], &byte, 1) == 1) {
+  }
   flag.store(false, std::memory_order_relaxed);
   catch_signals();
+}
+
+bool wait_for_stdin() {
+  pollfd both[2] = {{STDIN_FILENO, POLLIN, 0}, {wake[0], POLLIN, 0}};
+  while (!flag.load(std::memory_order_relaxed)) {
+    if (poll(both, 2, -1) < 0 && errno != EINTR) return true;  // reading says what is wrong
+    if (both[0].revents != 0) return true;
+  }
+  return false;
 }
 
 bool stdin_is_terminal() noexcept {

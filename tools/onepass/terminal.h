@@ -16,6 +16,8 @@ inline bool interrupted() noexcept { return interrupt_flag().load(std::memory_or
 
 // Forgets a Ctrl-C; the next one sets the flag again.
 void forget_interrupt();
+// Until there is something to read, or the end of it. False after Ctrl-C.
+bool wait_for_stdin();
 
 bool stdin_is_terminal() noexcept;
 bool stderr_is_terminal() noexcept;
