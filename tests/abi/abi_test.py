@@ -28,13 +28,15 @@ def declarations():
 
 def write_abi(path):
     with tempfile.TemporaryDirectory() as folder:
-        stubs, library = os.path.join(folder, "stubs.c"), os.path.join(folder, "libonepass.so")
-        with open(stubs, "w", encoding="utf-8") as file:
+        library = os.path.join(folder, "libonepass.so")
+        with open(os.path.join(folder, "stubs.c"), "w", encoding="utf-8") as file:
             file.write('#include "onepass/onepass.h"\n')
             for _, declaration in declarations():
                 file.write(f"{declaration} {{ __builtin_trap(); }}\n")
-        subprocess.run([COMPILER, "-g", "-fPIC", "-shared", "-I", os.path.join(SOURCE_DIR, "include"),
-                        stubs, "-o", library], check=True)
+        # From its folder: the names of files are part of what is written.
+        include = os.path.abspath(os.path.join(SOURCE_DIR, "include"))
+        subprocess.run([COMPILER, "-g", "-fPIC", "-shared", "-I", include, "stubs.c", "-o", library],
+                       cwd=folder, check=True)
         subprocess.run(["abidw", "--no-corpus-path", "--no-comp-dir-path", "--no-show-locs",
                         "--no-elf-needed", "--no-architecture", "--out-file", path, library], check=True)
 
