@@ -150,7 +150,7 @@ class ChatTest(ChatCase):
     def test_interrupt_keeps_the_text(self):
         with subprocess.Popen([PROGRAM, "chat", "--template", self.plain, "-n", "100000"],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
+                              stderr=subprocess.PIPE, bufsize=0) as process:
             process.stdin.write(b"Once upon a time\nnever asked\n")
             process.stdin.flush()
             first = process.stdout.read(1)

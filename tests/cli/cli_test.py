@@ -190,7 +190,7 @@ class GenerateTest(CliTest):
     def test_interrupt_keeps_the_text(self):
         with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", "synthetic:tiny:q8_0",
                                "-c", "50000", "--tokens", "1"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
+                              stderr=subprocess.PIPE, bufsize=0) as process:
             first = process.stdout.read(20)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=SLOW)
