@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/arguments.h"
+#include "backends/cuda/nvtx.h"
 
 namespace onepass::cuda {
 namespace {
@@ -271,6 +272,7 @@ Result<std::unique_ptr<GraphPass>> GraphPass::create(const Context& context, Mod
   if (recording.timed) pass->spans_.resize(recording.launches.size());
   if (recording.launches.empty()) return pass;
   if (recording.replayed || recording.timed) {
+    pass->label_ = "pass of " + std::to_string(recording.launches.size()) + " launches";
     ONEPASS_TRY(pass->build(modules, recording, options));
   } else {
     ONEPASS_TRY(pass->bind(modules, recording));
@@ -298,7 +300,8 @@ Status GraphPass::bind(Modules& modules, const Recording& recording) {
     direct.group = l.launch.group;
     direct.shared_bytes = l.launch.shared_bytes;
     direct.args = arguments_of(l);
-    direct_.push_back(direct);
+    if (nvtx_listens()) direct.label = l.label ? l.label : l.kernel->name;
+    direct_.push_back(std::move(direct));
   }
   return {};
 }
@@ -306,11 +309,13 @@ Status GraphPass::bind(Modules& modules, const Recording& recording) {
 CUresult GraphPass::launch(const char*& call) noexcept {
   const Driver& d = *context_->driver;
   if (exec_) {
+    const NvtxRange range(label_.c_str());
     call = "cuGraphLaunch";
     return d.cuGraphLaunch(exec_, context_->stream);
   }
   call = "cuLaunchKernel";
   for (DirectLaunch& l : direct_) {
+    const NvtxRange range(l.label.c_str());
     void* pointers[] = {&l.args};
     const CUresult r =
         d.cuLaunchKernel(l.function, l.grid[0], l.grid[1], l.grid[2], l.group[0], l.group[1],

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/args.h"
@@ -95,10 +96,12 @@ class GraphPass final : public Recorded {
     std::array<std::uint32_t, 3> grid{}, group{};
     std::uint32_t shared_bytes = 0;
     CudaArgs args{};
+    std::string label;  // for profilers; empty where none listens
   };
 
   const Context* context_;
   CUgraphExec exec_ = nullptr;
+  std::string label_;  // of the graph, for profilers
   std::vector<DirectLaunch> direct_;
   CUdeviceptr step_ = 0;
   std::uint64_t step_bytes_ = 0;
