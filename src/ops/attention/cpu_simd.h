@@ -63,10 +63,25 @@ struct ChunkWork {
   float value_scales[value_block][max_scales];
 };
 
-// Products of Keys rows from key `key` with Q queries, by lane; sums[query][at ...].
+// Rows that are asked for before they are needed: reading on demand alone leaves the memory idle
+// while a core computes.
+inline constexpr std::uint64_t rows_ahead = 32;
+// Asks for Vectors vectors from vector j of the row that lies rows_ahead after this one; there need
+// not be one.
+template <class T, int Vectors>
+OP_INLINE void fetch_ahead(const std::byte* row, std::uint64_t row_bytes, std::size_t j) {
+  constexpr std::size_t vector =
+      std::is_same_v<T, quant::BlockQ8_0> ? sizeof(T) / 2 : 16 * sizeof(T);
+  const std::uintptr_t at =
+      reinterpret_cast<std::uintptr_t>(row) + rows_ahead * row_bytes + vector * j;
+  for (std::size_t i = 0; i < vector * Vectors; i += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at + i));
+  }
+}
+
+// Products of Keys rows from key `key` with Q queries, by lane: sums[query * stride + i].
 template <class K, int Q, int Keys>
-OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sums)[16],
-                            std::uint32_t at) {
+OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F* sums, int stride) {
   using S = Simd;
   constexpr const K* type = nullptr;
   const std::byte* row[Keys];
@@ -82,7 +97,10 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
   const std::size_t whole = w.head_dim / 16;
   for (std::size_t v = 0; v < whole; ++v) {
     S::F k[Keys];
-    for (int j = 0; j < Keys; ++j) k[j] = cached(row[j], v, 16, scales[j], type);
+    for (int j = 0; j < Keys; ++j) {
+      k[j] = cached(row[j], v, 16, scales[j], type);
+      if (v % 2 == 0) fetch_ahead<K, 2>(row[j], w.key_bytes, v);
+    }
     for (int i = 0; i < Q; ++i) {
       const S::F q = S::load(w.q[i] + 16 * v);
       for (int j = 0; j < Keys; ++j) acc[i][j] = S::fma(q, k[j], acc[i][j]);
@@ -97,7 +115,32 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
     }
   }
   for (int i = 0; i < Q; ++i) {
-    for (std::uint32_t j = 0; j < Keys; ++j) sums[i][at + j] = acc[i][j];
+    for (int j = 0; j < Keys; ++j) sums[i * stride + j] = acc[i][j];
+  }
+}
+
+// Products of all keys with the queries, not scaled: w.weights.
+template <class K, int Q>
+OP_INLINE void chunk_products(ChunkWork& w) {
+  using S = Simd;
+  constexpr int group = Q == 1 ? 16 : Q == 2 ? 8 : 4;  // keys whose lanes are summed together
+  std::uint32_t key = w.begin;
+  for (; key + group <= w.end; key += group) {
+    S::F sums[16];
+    for (int i = Q * group; i < 16; ++i) sums[i] = S::zero();
+    for (int j = 0; j < group; j += key_block) {
+      dot_products<K, Q, key_block>(w, key + static_cast<std::uint32_t>(j), sums + j, group);
+    }
+    float lanes[16];
+    S::store(lanes, S::sums(sums));
+    for (int i = 0; i < Q; ++i) {
+      std::memcpy(w.weights[i] + key, lanes + i * group, group * sizeof(float));
+    }
+  }
+  for (; key < w.end; ++key) {
+    S::F sums[Q];
+    dot_products<K, Q, 1>(w, key, sums, 1);
+    for (int i = 0; i < Q; ++i) w.weights[i][key] = S::sum(sums[i]);
   }
 }
 
@@ -105,28 +148,16 @@ OP_INLINE void dot_products(const ChunkWork& w, std::uint32_t key, Simd::F (*sum
 template <class K, int Q>
 OP_INLINE void chunk_scores(ChunkWork& w) {
   using S = Simd;
+  chunk_products<K, Q>(w);
   const S::F hidden = S::set1(-__builtin_inff()), scale = S::set1(w.scale);
-  S::F tops[Q];
-  for (int i = 0; i < Q; ++i) tops[i] = hidden;
   const S::F lane = S::to_float(S::iota());
-  for (std::uint32_t at = w.begin / 16 * 16; at < w.end; at += 16) {
-    const std::uint32_t begin = at > w.begin ? at : w.begin;
-    const std::uint32_t end = at + 16 < w.end ? at + 16 : w.end;
-    S::F sums[Q][16];
-    if (end - begin < 16) {
-      for (int i = 0; i < Q; ++i) {
-        for (int j = 0; j < 16; ++j) sums[i][j] = S::zero();
-      }
-    }
-    std::uint32_t key = begin;
-    for (; key + key_block <= end; key += key_block) {
-      dot_products<K, Q, key_block>(w, key, sums, key - at);
-    }
-    if constexpr (key_block > 1) {
-      for (; key < end; ++key) dot_products<K, Q, 1>(w, key, sums, key - at);
-    }
-    for (int i = 0; i < Q; ++i) {
-      S::F s = S::mul(S::sums(sums[i]), scale);
+  const std::uint32_t begin = w.begin / 16 * 16, end = (w.end + 15) / 16 * 16;
+  for (int i = 0; i < Q; ++i) {
+    for (std::uint32_t key = begin; key < w.begin; ++key) w.weights[i][key] = 0.0f;
+    for (std::uint32_t key = w.end; key < end; ++key) w.weights[i][key] = 0.0f;
+    S::F top = hidden;
+    for (std::uint32_t at = begin; at < end; at += 16) {
+      S::F s = S::mul(S::load(w.weights[i] + at), scale);
       if (w.softcap != 0.0f) s = softcap(s, S::set1(w.softcap));
       if (at < w.first[i] || at + 16 > w.last[i]) {
         const S::F low = S::set1(static_cast<float>(w.first[i]) - static_cast<float>(at));
@@ -134,10 +165,10 @@ OP_INLINE void chunk_scores(ChunkWork& w) {
         s = S::select(S::ge(lane, low), S::select(S::lt(lane, high), s, hidden), hidden);
       }
       S::store(w.weights[i] + at, s);
-      tops[i] = S::max(s, tops[i]);
+      top = S::max(s, top);
     }
+    w.top[i] = S::max_lane(top);
   }
-  for (int i = 0; i < Q; ++i) w.top[i] = S::max_lane(tops[i]);
 }
 
 // Scores become weights.
@@ -169,6 +200,7 @@ OP_INLINE void add_values(ChunkWork& w, int i0, std::uint32_t begin, std::uint32
   }
   for (std::uint32_t key = begin; key < end; ++key) {
     const std::byte* row = w.values + w.rows[key] * w.value_bytes;
+    fetch_ahead<V, N>(row, w.value_bytes, j0);
     S::F v[N];
     const float* scales = w.value_scales[key - begin];
     for (std::size_t j = 0; j < N; ++j) {

@@ -97,15 +97,15 @@ struct Simd {
     __m512 t[8], u[4], v[2];
     for (int i = 0; i < 8; ++i) {  // input s of the tree comes out in lane 4 (s % 4) + s / 4
       const __m512 x = a[tree_place(2 * i)].v, y = a[tree_place(2 * i + 1)].v;
-      t[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+      t[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, x, y), _mm512_shuffle_f32x4(x, y, 0x4e));
     }
     for (int i = 0; i < 4; ++i) {
       u[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0x88),
                            _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0xdd));
     }
     for (int i = 0; i < 2; ++i) {
-      v[i] = _mm512_add_ps(_mm512_shuffle_ps(u[2 * i], u[2 * i + 1], 0x44),
-                           _mm512_shuffle_ps(u[2 * i], u[2 * i + 1], 0xee));
+      v[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, u[2 * i], u[2 * i + 1]),
+                           _mm512_shuffle_ps(u[2 * i], u[2 * i + 1], 0x4e));
     }
     return {
         _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xdd))};
