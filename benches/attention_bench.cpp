@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
+#include "read_memory.h"
 
 using namespace onepass;
 
@@ -32,18 +32,12 @@ double median(std::vector<double> v) {
 }
 
 void read_all(const KernelArgs& args) noexcept {
-  std::uint64_t sum[8] = {};
-  for (std::size_t view = 0; view < 2; ++view) {
-    const KernelArgs::Part part = args.part(args.bytes[view] / 64);
-    const std::byte* p = args.data[view];
-    for (std::uint64_t i = part.begin; i < part.end; ++i) {
-      std::uint64_t line[8];
-      std::memcpy(line, p + 64 * i, 64);
-      for (std::size_t j = 0; j < 8; ++j) sum[j] += line[j];
-    }
-  }
   std::uint64_t total = 0;
-  for (std::uint64_t s : sum) total += s;
+  for (std::size_t view = 0; view < 2; ++view) {
+    const KernelArgs::Part part = args.part(args.bytes[view] / 256);
+    total += onepass_bench::sum_memory(args.data[view] + 256 * part.begin,
+                                       256 * (part.end - part.begin));
+  }
   args.ptr<std::uint64_t>(2)[args.tile] = total;
 }
 
