@@ -31,6 +31,7 @@ def parse_args():
     p.add_argument("--context", type=int, default=256)
     p.add_argument("--chunks", type=int, default=64)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--bos", action="store_true", help="as of onepass perplexity")
     p.add_argument("--out", help="append the table to this file")
     p.add_argument("--worker", nargs=4, metavar=("IN", "OUT", "FILE_TYPE", "OURS"),
                    help=argparse.SUPPRESS)
@@ -62,7 +63,8 @@ def command(args, *words):
 
 def perplexity(args, path, text):
     return command(args, "perplexity", "-m", path, "-f", text, "-c", str(args.context), "--chunks",
-                   str(args.chunks), "-t", str(args.threads), "--json")["perplexity"]
+                   str(args.chunks), "-t", str(args.threads), "--json",
+                   *(["--bos"] if args.bos else []))["perplexity"]
 
 
 def tensor_types(args, path):

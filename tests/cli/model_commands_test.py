@@ -8,6 +8,7 @@ import json
 import math
 import os
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -126,32 +127,47 @@ class PerplexityTest(CliTest):
         with open(self.file, "w", encoding="utf-8") as f:
             f.write(self.TEXT)
 
+    def surprises(self, model, window):
+        """Of the second half of a window, by the logits before each token."""
+        out = self.path("w.f32")
+        self.ok("logits", "-m", model, "--tokens", ",".join(map(str, window)), "--all", "--out", out)
+        values = floats(out)
+        vocab = len(values) // len(window)
+        for p in range(len(window) // 2, len(window) - 1):
+            row = values[p * vocab:(p + 1) * vocab]
+            top = max(row)
+            yield top + math.log(sum(math.exp(x - top) for x in row)) - row[window[p + 1]]
+
     def test_agrees_with_logits(self):
         data = json.loads(self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 32,
                                   "--chunks", 2, "--json"))
         ids = [int(i) for i in self.ok("tokenize", "-m", STORIES, self.TEXT).split()]
         bos = 1
         ids = [bos] + ids
-        total, squares, count = 0.0, 0.0, 0
-        for w in range(2):
-            window = [bos] + ids[w * 32 + 1:(w + 1) * 32]
-            out = self.path("w.f32")
-            self.ok("logits", "-m", STORIES, "--tokens", ",".join(map(str, window)), "--all",
-                    "--out", out)
-            values = floats(out)
-            vocab = len(values) // 32
-            for p in range(16, 31):
-                row = values[p * vocab:(p + 1) * vocab]
-                top = max(row)
-                nll = top + math.log(sum(math.exp(x - top) for x in row)) - row[window[p + 1]]
-                total, squares, count = total + nll, squares + nll * nll, count + 1
-        mean = total / count
+        each = [x for w in range(2)
+                for x in self.surprises(STORIES, [bos] + ids[w * 32 + 1:(w + 1) * 32])]
+        count, mean = len(each), sum(each) / len(each)
         ppl = math.exp(mean)
-        error = ppl * math.sqrt((squares / count - mean * mean) / (count - 1))
+        error = ppl * math.sqrt((sum(x * x for x in each) / count - mean * mean) / (count - 1))
         self.assertEqual(data["scored_tokens"], count)
         self.assertEqual(data["windows"], 2)
         self.assertAlmostEqual(data["perplexity"] / ppl, 1.0, places=5)
         self.assertAlmostEqual(data["standard_error"] / error, 1.0, places=4)
+
+    def test_begin_token(self):
+        key = b"tokenizer.ggml.add_bos_token" + struct.pack("<I", 7)
+        with open(STORIES, "rb") as f:
+            data = f.read()
+        self.assertEqual(data.count(key + b"\1"), 1)
+        model = self.path("asks-for-none.gguf")
+        with open(model, "wb") as f:
+            f.write(data.replace(key + b"\1", key + b"\0"))
+        ids = [int(i) for i in self.ok("tokenize", "-m", model, self.TEXT).split()][:32]
+        for window, option in ((ids, []), ([1] + ids[1:], ["--bos"])):
+            each = list(self.surprises(model, window))
+            found = json.loads(self.ok("perplexity", "-m", model, "-f", self.file, "-c", 32,
+                                       "--chunks", 1, "--json", *option))["perplexity"]
+            self.assertAlmostEqual(found / math.exp(sum(each) / len(each)), 1.0, places=5)
 
     def test_text_and_stdin(self):
         line = self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 64)

@@ -23,6 +23,7 @@ struct PerplexityArgs {
   std::uint32_t context = 512;
   std::uint32_t chunks = 0;
   std::string kv = "f16";
+  bool bos = false;
   bool json = false;
 };
 
@@ -212,7 +213,12 @@ Status run_perplexity(PerplexityArgs& args) {
             args.save, {args.context, vocab, static_cast<std::uint32_t>(outcome.windows)}, tokens));
   }
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
-  const auto begin = begin_token(*opened.tokenizer);
+  auto begin = begin_token(*opened.tokenizer);
+  if (args.bos) begin = opened.tokenizer->special_ids().bos;
+  if (args.bos && !begin) {
+    return fail(ErrorCode::not_found,
+                "perplexity --bos: the model names no token that begins a text");
+  }
   std::vector<float> base_row(base ? vocab : 0);
   ProgressBar bar("perplexity");
   for (std::size_t i = 0; i < outcome.windows; ++i) {
@@ -270,6 +276,9 @@ void add_perplexity(CLI::App& app, Run& run) {
   command->add_option("--kv", args->kv, "cache: f16 or f32")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
+  command->add_flag("--bos", args->bos,
+                    "start every window with the token that begins a text, also where the model "
+                    "does not ask for it");
   command->add_flag("--json", args->json, "as JSON");
   command->footer(
       "Files of log-probabilities are those of llama-perplexity --kl-divergence-base, either way.\n"
