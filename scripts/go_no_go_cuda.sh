@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # go_no_go_cuda.sh [--build-only] [PARTS]: builds benches/cuda/go_no_go, runs its parts (letters of
-# AC48, in the order to run) each in a process of its own and prints their tables. Needs nvcc and its
+# AC48D, in the order to run) each in a process of its own and prints their tables. Needs nvcc and its
 # host compiler, nothing else. All numbers go to $OUT/go_no_go.csv as well. CUDA_ARCH: default 90a.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ if [ "${1:-}" = --build-only ]; then
   build_only=yes
   shift
 fi
-parts=${1:-AC48}
+parts=${1:-AC48D}
 arch=${CUDA_ARCH:-90a}
 out=$PWD/build/go_no_go
 results=${OUT:-$out}
@@ -24,7 +24,7 @@ mkdir -p "$out" "$results"
 started=$SECONDS
 pids=()
 objects=()
-for source in go_no_go matvec_bench layer_bench; do
+for source in go_no_go matvec_bench layer_bench dense_bench; do
   "$nvcc" -std=c++20 -O3 -fmad=false -lineinfo -gencode "arch=compute_$arch,code=sm_$arch" \
     -Xcompiler -Wall -c -o "$out/$source.o" "benches/cuda/$source.cu" &
   pids+=($!)

@@ -202,5 +202,6 @@ void run_edges(cudaStream_t stream);
 // with_bulk: false leaves the bulk-copy variants out.
 void run_matvec(cudaStream_t stream, std::FILE* csv, bool q8_0, bool with_bulk);
 void run_layers(cudaStream_t stream, std::FILE* csv);
+void run_dense(cudaStream_t stream, std::FILE* csv);
 
 }  // namespace bench

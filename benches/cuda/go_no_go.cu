@@ -3,6 +3,7 @@
 //   A  programmatic edges: what the driver accepts, what an edge costs
 //   4  mat-vec variants on two weight layouts, q4_0; 8: q8_0      (matvec_bench.cu)
 //   C  fake llama layers in one graph, plain / programmatic edges (layer_bench.cu)
+//   D  products of 512 rows on the tensor cores                   (dense_bench.cu)
 // Exit status 1 if any result was wrong, 3 if a CUDA call failed.
 #include <array>
 #include <chrono>
@@ -199,12 +200,13 @@ int main(int argc, char** argv) {
   if (!csv) return 2;
   cudaStream_t stream;
   BENCH_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const char* parts = argc > 2 ? argv[2] : "AC48";
+  const char* parts = argc > 2 ? argv[2] : "AC48D";
   for (const char* p = parts; *p; ++p) {
     const auto begin = Clock::now();
     if (*p == 'A') bench::run_edges(stream);
     if (*p == '4' || *p == '8') bench::run_matvec(stream, csv, *p == '8', argc < 4);
     if (*p == 'C') bench::run_layers(stream, csv);
+    if (*p == 'D') bench::run_dense(stream, csv);
     std::printf("(%c: %.1f s)\n", *p, std::chrono::duration<double>(Clock::now() - begin).count());
     std::fflush(stdout);
   }
