@@ -39,9 +39,19 @@ OP_FN Range range_of(const float* x, int n) {
   return r;
 }
 
+// How much an error of each number counts: by its magnitude above a floor that all share.
+OP_FN void weigh(const float* x, int n, float floor, float* weights) {
+  for (int i = 0; i < n; ++i) weights[i] = floor + magnitude(x[i]);
+}
+OP_FN float root_mean_square(const float* x, int n) {
+  float sum = 0.0f;
+  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+  return ops::op_sqrt(sum / static_cast<float>(n));
+}
+
 // x ~ scale * q with q in [lo, hi], lo < 0: of the scales that put the extreme near lo or hi, the
-// least squares fit with the smallest error. Larger numbers weigh more.
-OP_FN float fit_scale(const float* x, int n, int lo, int hi) {
+// least squares fit with the smallest weighted error.
+OP_FN float fit_scale(const float* x, const float* weights, int n, int lo, int hi) {
   const float extreme = extreme_of(x, n);
   if (extreme == 0.0f) return 0.0f;
   float best_scale = extreme / static_cast<float>(lo), best_gain = -1.0f;
@@ -53,9 +63,8 @@ OP_FN float fit_scale(const float* x, int n, int lo, int hi) {
       float xq = 0.0f, qq = 0.0f;
       for (int i = 0; i < n; ++i) {
         const float q = static_cast<float>(round_to(x[i] * inverse, lo, hi));
-        const float weight = x[i] * x[i];
-        xq += weight * x[i] * q;
-        qq += weight * q * q;
+        xq += weights[i] * x[i] * q;
+        qq += weights[i] * q * q;
       }
       // The squared error falls by xq^2 / qq.
       if (qq > 0.0f && xq * xq > best_gain * qq) {
@@ -65,6 +74,15 @@ OP_FN float fit_scale(const float* x, int n, int lo, int hi) {
     }
   }
   return best_scale;
+}
+
+// Scales of the 16 parts of 256 numbers.
+OP_FN void fit_scales(const float* x, int lo, int hi, float* scales) {
+  for (int j = 0; j < 16; ++j) {
+    float weights[16];
+    weigh(x + 16 * j, 16, root_mean_square(x + 16 * j, 16), weights);
+    scales[j] = fit_scale(x + 16 * j, weights, 16, lo, hi);
+  }
 }
 
 // x ~ scale * q - offset with q in [0, top], scale and offset >= 0.
@@ -120,16 +138,6 @@ OP_FN Affine fit_affine(const float* x, const float* weights, int n, int top) {
     }
   }
   return best;
-}
-
-// How much an error of each number counts: by its magnitude above a floor that all share.
-OP_FN void weigh(const float* x, int n, float floor, float* weights) {
-  for (int i = 0; i < n; ++i) weights[i] = floor + magnitude(x[i]);
-}
-OP_FN float root_mean_square(const float* x, int n) {
-  float sum = 0.0f;
-  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
-  return ops::op_sqrt(sum / static_cast<float>(n));
 }
 
 }  // namespace onepass::quant

@@ -75,7 +75,7 @@ OP_FN void quantize(const float* x, BlockQ5_K& block) {
 
 OP_FN void quantize(const float* x, BlockQ6_K& block) {
   float fits[16];
-  for (int j = 0; j < 16; ++j) fits[j] = fit_scale(x + 16 * j, 16, -32, 31);
+  fit_scales(x, -32, 31, fits);
   block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(extreme_of(fits, 16) / -128.0f));
   const float d = ops::op_f16_to_f32(block.d), inverse_d = inverse_or_zero(d);
   for (int i = 0; i < 128; ++i) block.ql[i] = 0;

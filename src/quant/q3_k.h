@@ -37,7 +37,7 @@ OP_FN void dequantize(const BlockQ3_K& block, float* out) {
 
 OP_FN void quantize(const float* x, BlockQ3_K& block) {
   float fits[16];
-  for (int j = 0; j < 16; ++j) fits[j] = fit_scale(x + 16 * j, 16, -4, 3);
+  fit_scales(x, -4, 3, fits);
   block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(extreme_of(fits, 16) / -32.0f));
   const float d = ops::op_f16_to_f32(block.d), inverse_d = inverse_or_zero(d);
   for (int i = 0; i < 32; ++i) block.hmask[i] = 0;
