@@ -104,23 +104,31 @@ __device__ __forceinline__ Raw<Bits> load(const DenseArgs& a, int m, int n, int 
   return raw;
 }
 
+// 32 signed bytes of a row.
+__device__ __forceinline__ void store_bytes(const uint4 (&bytes)[2], __half2 scale,
+                                            unsigned char* tile, int row, int half) {
+  const __half2 zero = __float2half2_rn(1152.0f);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t words[4] = {bytes[i].x ^ 0x80808080u, bytes[i].y ^ 0x80808080u,
+                                    bytes[i].z ^ 0x80808080u, bytes[i].w ^ 0x80808080u};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      store_piece(tile, row, 4 * half + 2 * i + j, four_values(words[2 * j], zero, scale),
+                  four_values(words[2 * j + 1], zero, scale));
+    }
+  }
+}
+
 template <int Bits>
 __device__ __forceinline__ void store(const Raw<Bits>& raw, float x_scale, unsigned char* stage,
                                       int row, int half) {
-  const __half2 x_zero = __float2half2_rn(1152.0f), dx = __float2half2_rn(raw.dx * x_scale);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const std::uint32_t words[4] = {raw.x[i].x ^ 0x80808080u, raw.x[i].y ^ 0x80808080u,
-                                    raw.x[i].z ^ 0x80808080u, raw.x[i].w ^ 0x80808080u};
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      store_piece(stage, row, 4 * half + 2 * i + j, four_values(words[2 * j], x_zero, dx),
-                  four_values(words[2 * j + 1], x_zero, dx));
-    }
-  }
+  store_bytes(raw.x, __float2half2_rn(raw.dx * x_scale), stage, row, half);
   unsigned char* tile = stage + tile_bytes;
   const __half2 dw = __half2half2(raw.dw);
-  if constexpr (Bits == 4) {
+  if constexpr (Bits == 8) {
+    store_bytes(raw.w, dw, tile, row, half);
+  } else {
     const __half2 zero = __float2half2_rn(1032.0f);
     const std::uint32_t words[4] = {raw.w[0].x, raw.w[0].y, raw.w[0].z, raw.w[0].w};
 #pragma unroll
@@ -130,18 +138,6 @@ __device__ __forceinline__ void store(const Raw<Bits>& raw, float x_scale, unsig
                   four_values(b & 0x0f0f0f0fu, zero, dw));
       store_piece(tile, row, 4 * half + 2 + j, four_values(a >> 4 & 0x0f0f0f0fu, zero, dw),
                   four_values(b >> 4 & 0x0f0f0f0fu, zero, dw));
-    }
-  } else {
-    const __half2 zero = __float2half2_rn(1152.0f);
-#pragma unroll
-    for (int i = 0; i < Bits / 4; ++i) {
-      const std::uint32_t words[4] = {raw.w[i].x ^ 0x80808080u, raw.w[i].y ^ 0x80808080u,
-                                      raw.w[i].z ^ 0x80808080u, raw.w[i].w ^ 0x80808080u};
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        store_piece(tile, row, 4 * half + 2 * i + j, four_values(words[2 * j], zero, dw),
-                    four_values(words[2 * j + 1], zero, dw));
-      }
     }
   }
 }

@@ -94,9 +94,14 @@ class Divergence {
   std::uint64_t same_top_ = 0;
 };
 
-// Each window starts with the begin token where texts of this vocabulary do.
-std::optional<std::uint32_t> begin_token(const llm::Tokenizer& tokenizer) {
+// Each window starts with the begin token where texts of this vocabulary do, or always.
+Result<std::optional<std::uint32_t>> begin_token(const llm::Tokenizer& tokenizer, bool always) {
   const auto bos = tokenizer.special_ids().bos;
+  if (always && !bos) {
+    return fail(ErrorCode::not_found,
+                "perplexity --bos: the model names no token that begins a text");
+  }
+  if (always) return bos;
   const auto empty = tokenizer.encode("");
   return bos && empty && !empty->empty() && empty->front() == *bos ? bos : std::nullopt;
 }
@@ -188,6 +193,8 @@ Status run_perplexity(PerplexityArgs& args) {
       const llm::TextModel opened,
       args.model.open(true, {.context = args.context, .kv = options.kv, .option = "-c"}));
   ONEPASS_TRY(opened.tokenizer);
+  ONEPASS_ASSIGN(const std::optional<std::uint32_t> begin,
+                 begin_token(*opened.tokenizer, args.bos));
   const std::uint32_t vocab = opened.model->config().vocab;
   if (base && base->shape().vocab != vocab) {
     return fail(ErrorCode::invalid_argument, "perplexity: " + args.kl + " is of a model with " +
@@ -213,12 +220,6 @@ Status run_perplexity(PerplexityArgs& args) {
             args.save, {args.context, vocab, static_cast<std::uint32_t>(outcome.windows)}, tokens));
   }
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
-  auto begin = begin_token(*opened.tokenizer);
-  if (args.bos) begin = opened.tokenizer->special_ids().bos;
-  if (args.bos && !begin) {
-    return fail(ErrorCode::not_found,
-                "perplexity --bos: the model names no token that begins a text");
-  }
   std::vector<float> base_row(base ? vocab : 0);
   ProgressBar bar("perplexity");
   for (std::size_t i = 0; i < outcome.windows; ++i) {
