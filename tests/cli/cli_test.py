@@ -8,42 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
-STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
-SLOW = 120  # seconds until a command counts as stuck
+from support import SLOW, STORIES, TEST_DATA, TINY, CliCase, main, run, spawn
 
 
-def run(*args, stdin=b"", env=None, **more):
-    full_env = {k: v for k, v in os.environ.items() if not k.startswith("ONEPASS_")}
-    full_env.update(env or {})
-    return subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True,
-                          timeout=SLOW, env=full_env, check=False, **more)
-
-
-class CliTest(unittest.TestCase):
-    def ok(self, *args, **more):
-        result = run(*args, **more)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        return result
-
-    def fails(self, code, *args, says=(), **more):
-        result = run(*args, **more)
-        text = result.stderr.decode()
-        self.assertEqual(result.returncode, code, text)
-        self.assertEqual(result.stdout, b"")
-        for part in says:
-            self.assertIn(part, text)
-        return text
-
-
-class GenerateTest(CliTest):
+class GenerateTest(CliCase):
     def test_tells_a_story(self):
-        result = self.ok("generate", "-n", "40")
-        text = result.stdout.decode()
+        text = self.text("generate", "-n", "40")
         self.assertGreater(len(text.split()), 15)
         self.assertTrue(text[0].isalpha() and text.endswith("\n"), text)
         self.assertNotIn("</s>", text)
@@ -59,6 +32,11 @@ class GenerateTest(CliTest):
             self.assertRegex(last, pattern)
         chosen = self.ok("generate", "-n", "1", "--device", "cpu", "-t", "1").stderr.decode()
         self.assertRegex(chosen.splitlines()[0], r"1 thread\), chosen with --device")
+        usable = [d["name"] for d in self.json("devices", "--json") if d["available"]]
+        usable.remove("null")  # taken only by its name
+        found = self.ok("generate", "-n", "1", env={"ONEPASS_DEVICE": None}).stderr.decode()
+        self.assertRegex(found, rf"(?m)^device: ({'|'.join(usable)}) \(.+ \d+ \w+\), "
+                                r".+ \(--device to choose\)")
 
     def test_lower_cpu_paths_give_the_same_text(self):
         best = self.ok("generate", "-n", "12", "--temp", "0", "--device", "cpu")
@@ -69,7 +47,7 @@ class GenerateTest(CliTest):
 
     def test_stdout_has_nothing_but_the_text(self):
         result = self.ok("generate", "-n", "20", "-p", "Tom had a")
-        data = json.loads(self.ok("generate", "-n", "20", "-p", "Tom had a", "--json").stdout)
+        data = self.json("generate", "-n", "20", "-p", "Tom had a", "--json")
         self.assertEqual(result.stdout.decode(), data["text"] + "\n")
         self.assertNotIn(b"\r", result.stderr)  # no progress bar: stderr is no terminal
 
@@ -86,7 +64,7 @@ class GenerateTest(CliTest):
             self.assertGreater(data["timings"][key], 0.0)
         self.assertGreater(data["peak_memory_bytes"], 12_000_000)
         self.assertGreater(data["dispatches_per_token"], data["barriers_per_token"])
-        text = self.ok("detokenize", *data["tokens"]).stdout.decode()
+        text = self.text("detokenize", *data["tokens"])
         self.assertEqual(text.strip(), data["text"].strip())
 
     def test_equal_seeds_give_equal_texts(self):
@@ -116,21 +94,20 @@ class GenerateTest(CliTest):
         self.assertEqual(piped.stdout, direct.stdout)
 
     def test_tokens(self):
-        ids = self.ok("tokenize", "Once upon a time").stdout.decode().split()
+        ids = self.text("tokenize", "Once upon a time").split()
         fed = self.ok("generate", "-n", "8", "--tokens", "1," + ",".join(ids))
         self.assertEqual(fed.stdout, self.ok("generate", "-n", "8", "-p", "Once upon a time").stdout)
-        bare = self.ok("generate", "-m", "synthetic:tiny:q8_0", "-n", "5", "--tokens", "1,2,3")
+        bare = self.ok("generate", "-m", TINY, "-n", "5", "--tokens", "1,2,3")
         self.assertRegex(bare.stdout.decode(), r"^[0-9]+( [0-9]+){4}\n$")
-        data = json.loads(self.ok("generate", "-m", "synthetic:tiny:q8_0", "-n", "5", "--tokens",
-                                  "1,2,3", "--json").stdout)
+        data = self.json("generate", "-m", TINY, "-n", "5", "--tokens", "1,2,3", "--json")
         self.assertEqual(" ".join(map(str, data["tokens"])) + "\n", bare.stdout.decode())
         self.assertIsNone(data["text"])
-        self.fails(1, "generate", "-m", "synthetic:tiny:q8_0", "-p", "Once", says=["tokenizer"])
+        self.fails(1, "generate", "-m", TINY, "-p", "Once", says=["tokenizer"])
         self.fails(1, "generate", "--tokens", "1,99999", says=["99999", "4096"])
 
     def test_special_tokens_in_the_prompt(self):
         def count(*args):
-            return json.loads(self.ok("generate", "-n", "1", "--json", *args).stdout)["prompt_tokens"]
+            return self.json("generate", "-n", "1", "--json", *args)["prompt_tokens"]
 
         plain = count("-p", "Once")
         self.assertEqual(count("-p", "</s>Once", "--special"), plain + 1)
@@ -172,25 +149,21 @@ class GenerateTest(CliTest):
         self.fails(1, "generate", "-m", "/no/such.gguf", says=["not_found", "/no/such.gguf"])
         self.fails(1, "generate", "-m", "synthetic:giant:q8_0", says=["giant"])
         self.fails(1, "generate", "--device", "abacus", says=["abacus"])
-        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
-            file.write(b"GGUF\3\0\0\0nonsense")
-            file.flush()
-            self.fails(1, "generate", "-m", file.name, says=["limit", "header.tensor_count", "byte 8"])
-            with open(STORIES, "rb") as stories:
-                file.write(stories.read(100_000))
-            file.flush()
-            self.fails(1, "generate", "-m", file.name)
+        bad = b"GGUF\3\0\0\0nonsense"
+        self.fails(1, "generate", "-m", self.write("bad.gguf", bad),
+                   says=["limit", "header.tensor_count", "byte 8"])
+        bad += self.read_bytes(STORIES)[:100_000]
+        self.fails(1, "generate", "-m", self.write("bad.gguf", bad))
 
     def test_built_in_model_elsewhere(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.fails(1, "generate", env={"ONEPASS_MODELS": folder}, says=[folder])
-            os.symlink(STORIES, os.path.join(folder, os.path.basename(STORIES)))
-            self.ok("generate", "-n", "1", env={"ONEPASS_MODELS": folder})
+        env = {"ONEPASS_MODELS": self.folder}
+        self.fails(1, "generate", env=env, says=[self.folder])
+        os.symlink(STORIES, self.path(os.path.basename(STORIES)))
+        self.ok("generate", "-n", "1", env=env)
 
     def test_interrupt_keeps_the_text(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "50000", "--tokens", "1"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, bufsize=0) as process:
+        with spawn("generate", "-n", "50000", "-m", TINY, "-c", "50000", "--tokens", "1",
+                   bufsize=0) as process:
             first = process.stdout.read(20)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=SLOW)
@@ -199,17 +172,15 @@ class GenerateTest(CliTest):
         self.assertIn("barriers per token", err.decode().splitlines()[-1])
 
     def test_interrupt_while_waiting_for_stdin(self):
-        with subprocess.Popen([PROGRAM, "generate", "-p", "-"], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with spawn("generate", "-p", "-", stdin=subprocess.PIPE) as process:
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
             process.wait(timeout=SLOW)
             self.assertEqual(process.returncode, 130)
 
     def test_interrupted_json_is_whole(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "60000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "60000", "--tokens", "1", "--json"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
+        with spawn("generate", "-n", "60000", "-m", TINY, "-c", "60000", "--tokens", "1",
+                   "--json") as process:
             process.stderr.readline()
             while b"sampling" not in process.stderr.readline():
                 pass
@@ -220,9 +191,8 @@ class GenerateTest(CliTest):
         self.assertEqual(json.loads(out)["stop"], "cancelled")
 
     def test_closed_pipe_ends_quietly(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", "synthetic:tiny:q8_0",
-                               "-c", "50000", "--tokens", "1"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
+        with spawn("generate", "-n", "50000", "-m", TINY, "-c", "50000", "--tokens",
+                   "1") as process:
             process.stdout.read(5)
             process.stdout.close()
             err = process.stderr.read().decode()
@@ -234,16 +204,14 @@ class GenerateTest(CliTest):
     def test_full_disk_is_an_error(self):
         for args in (["generate", "-n", "3"], ["tokenize", "a"], ["info"], ["detokenize", "400"]):
             with self.subTest(args=args), open("/dev/full", "wb") as full:
-                result = subprocess.run([PROGRAM, *args], stdout=full, stderr=subprocess.PIPE,
-                                        timeout=SLOW, check=False)
+                result = run(*args, stdout=full)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(b"No space left", result.stderr)
 
-
     def test_progress_on_a_terminal(self):
         reader, writer = pty.openpty()
-        with subprocess.Popen([PROGRAM, "generate", "-m", "synthetic:stories15m:f32", "-n", "1",
-                               "--tokens", "1,2"], stdout=subprocess.PIPE, stderr=writer) as process:
+        with spawn("generate", "-m", "synthetic:stories15m:f32", "-n", "1", "--tokens", "1,2",
+                   stderr=writer) as process:
             os.close(writer)
             shown = b""
             try:
@@ -258,9 +226,9 @@ class GenerateTest(CliTest):
         self.assertRegex(shown.splitlines()[-1], rb"barriers per token$")
 
 
-class TokenizeTest(CliTest):
+class TokenizeTest(CliCase):
     def ids(self, *args, **more):
-        line = self.ok("tokenize", *args, **more).stdout.decode()
+        line = self.text("tokenize", *args, **more)
         self.assertRegex(line, r"^([0-9]+( [0-9]+)*)?\n$")
         return [int(word) for word in line.split()]
 
@@ -296,10 +264,10 @@ class TokenizeTest(CliTest):
         self.assertEqual(self.ok("detokenize", "-", stdin=b"389\n388\n").stdout, expected)
 
     def test_json(self):
-        data = json.loads(self.ok("tokenize", "--json", "Hi there").stdout)
+        data = self.json("tokenize", "--json", "Hi there")
         self.assertEqual(len(data["ids"]), len(data["pieces"]))
         self.assertEqual("".join(data["pieces"]).strip(), "Hi there")
-        text = json.loads(self.ok("detokenize", "--json", *data["ids"]).stdout)["text"]
+        text = self.json("detokenize", "--json", *data["ids"])["text"]
         self.assertEqual(text, "Hi there")
 
     def test_errors(self):
@@ -307,7 +275,7 @@ class TokenizeTest(CliTest):
         self.fails(2, "detokenize", "4294967296", says=["4294967296"])
         self.fails(1, "detokenize", "4096", says=["4096"])
         self.fails(1, "tokenize", "-m", "/no/such.gguf", "a", says=["/no/such.gguf"])
-        self.fails(1, "tokenize", "-m", "synthetic:tiny:q8_0", "a", says=["tokenizer"])
+        self.fails(1, "tokenize", "-m", TINY, "a", says=["tokenizer"])
 
     def test_published_vocabularies(self):
         folder = os.path.join(TEST_DATA, "vocab")
@@ -317,10 +285,8 @@ class TokenizeTest(CliTest):
         cases = 0
         for name in names:
             path = os.path.join(folder, name)
-            with open(path + ".inp", "rb") as file:
-                texts = file.read().split(b"\n__ggml_vocab_test__\n")
-            with open(path + ".out", encoding="ascii") as file:
-                lines = file.read().splitlines()
+            texts = self.read_bytes(path + ".inp").split(b"\n__ggml_vocab_test__\n")
+            lines = self.read(path + ".out").splitlines()
             # One process for each case takes long under a sanitizer: every sixth case, others in turn.
             for i in range(len(name) % 6, len(lines), 6):
                 with self.subTest(name=name, case=i):
@@ -331,16 +297,16 @@ class TokenizeTest(CliTest):
         print(f"{cases} cases of {len(names)} vocabularies", file=sys.stderr)
 
 
-class InfoTest(CliTest):
+class InfoTest(CliCase):
     def test_built_in_model(self):
-        text = self.ok("info").stdout.decode()
+        text = self.text("info")
         for part in ("stories-12m-q8_0.gguf (GGUF v3)", "llama, can be run", "11803008", "q8_0",
                      "8 layers, width 384", "512 tokens", "4096 tokens", "llama.block_count (u32) = 8"):
             self.assertIn(part, text)
         self.assertLess(max(map(len, text.splitlines())), 300)
 
     def test_json(self):
-        data = json.loads(self.ok("info", STORIES, "--json").stdout)
+        data = self.json("info", STORIES, "--json")
         self.assertTrue(data["runs"])
         self.assertEqual(data["architecture"], "llama")
         self.assertEqual(data["parameters"], 11803008)
@@ -351,35 +317,28 @@ class InfoTest(CliTest):
         self.assertIn("general.architecture", [entry["key"] for entry in data["metadata"]])
 
     def test_synthetic(self):
-        data = json.loads(self.ok("info", "synthetic:llama1b:q4_0", "--json").stdout)
+        data = self.json("info", "synthetic:llama1b:q4_0", "--json")
         self.assertEqual((data["layers"], data["dim"]), (16, 2048))
         self.assertTrue(1.2e9 < data["parameters"] < 1.6e9, data["parameters"])
         self.assertIn("q4_0", data["types"])
 
     def test_architecture_that_cannot_be_run(self):
-        with open(STORIES, "rb") as stories, tempfile.NamedTemporaryFile(suffix=".gguf") as file:
-            file.write(stories.read().replace(b"llama", b"gizmo"))
-            file.flush()
-            text = self.ok("info", file.name).stdout.decode()
-            self.assertIn("gizmo, cannot be run: ", text)
-            data = json.loads(self.ok("info", file.name, "--json").stdout)
-            self.assertFalse(data["runs"])
-            self.assertEqual(data["context"], 512)
-            self.fails(1, "generate", "-m", file.name, says=["gizmo"])
+        model = self.write("other.gguf", self.read_bytes(STORIES).replace(b"llama", b"gizmo"))
+        text = self.text("info", model)
+        self.assertIn("gizmo, cannot be run: ", text)
+        data = self.json("info", model, "--json")
+        self.assertFalse(data["runs"])
+        self.assertEqual(data["context"], 512)
+        self.fails(1, "generate", "-m", model, says=["gizmo"])
 
     def test_vocabulary_only(self):
-        path = os.path.join(TEST_DATA, "vocab", "ggml-vocab-llama-bpe.gguf")
-        if not TEST_DATA or not os.path.exists(path):
-            self.skipTest("no vocab in ONEPASS_TEST_DATA")
-        text = self.ok("info", path).stdout.decode()
+        text = self.text("info", self.data("vocab", "ggml-vocab-llama-bpe.gguf"))
         self.assertIn("vocabulary only", text)
         self.assertIn("128256 tokens", text)
 
     def test_folder(self):
-        path = os.path.join(TEST_DATA, "safetensors", "tiny_qwen3_sharded")
-        if not TEST_DATA or not os.path.exists(path):
-            self.skipTest("no safetensors in ONEPASS_TEST_DATA")
-        data = json.loads(self.ok("info", path, "--json").stdout)
+        path = self.data("safetensors", "tiny_qwen3_sharded")
+        data = self.json("info", path, "--json")
         self.assertEqual((data["architecture"], data["shards"]), ("qwen3", 2))
         self.assertTrue(data["runs"])
         self.assertIsNone(data["tokenizer"])
@@ -390,32 +349,29 @@ class InfoTest(CliTest):
 
     def test_reads_no_tensor(self):
         # A model with a hole behind it: reading all of it would take minutes.
-        with open(STORIES, "rb") as stories, tempfile.NamedTemporaryFile(suffix=".gguf") as file:
-            file.write(stories.read())
-            file.flush()
-            os.truncate(file.name, 1 << 36)
-            started = time.monotonic()
-            self.ok("info", file.name)
-            self.assertLess(time.monotonic() - started, 30)
+        model = self.write("model.gguf", self.read_bytes(STORIES))
+        os.truncate(model, 1 << 36)
+        started = time.monotonic()
+        self.ok("info", model)
+        self.assertLess(time.monotonic() - started, 30)
 
     def test_errors(self):
         self.fails(1, "info", "/no/such.gguf", says=["not_found", "/no/such.gguf"])
         self.fails(1, "info", "/", says=["config.json"])
-        with tempfile.NamedTemporaryFile() as empty:
-            self.fails(1, "info", empty.name, says=["parse"])
+        self.fails(1, "info", self.write("empty", b""), says=["parse"])
 
 
-class HelpTest(CliTest):
+class HelpTest(CliCase):
     def test_every_command_shows_an_example(self):
-        text = self.ok("--help").stdout.decode()
+        text = self.text("--help")
         for command in ("chat", "convert", "detokenize", "generate", "info", "quantize", "tokenize"):
             self.assertRegex(text, rf"(?m)^  {command} ")
-            own = self.ok(command, "--help").stdout.decode()
+            own = self.text(command, "--help")
             self.assertRegex(own, rf"Examples?:(.|\n)*onepass {command}")
 
     def test_version(self):
-        self.assertTrue(re.fullmatch(r"\d+\.\d+\.\d+\n", self.ok("--version").stdout.decode()))
+        self.assertTrue(re.fullmatch(r"\d+\.\d+\.\d+\n", self.text("--version")))
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    main()

@@ -9,45 +9,11 @@ import math
 import os
 import resource
 import struct
-import subprocess
-import sys
-import tempfile
-import unittest
 
-PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
-STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
-TINY = "synthetic:tiny:q8_0"
+from support import STORIES, TINY, CliCase, main
+
 ARCHITECTURES = ("tiny", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-gemma2", "tiny-gemma3",
                  "tiny-phi3")
-SLOW = 120  # seconds until a command counts as stuck
-
-
-def run(*args, **more):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=SLOW,
-                          check=False, **more)
-
-
-class CliTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def ok(self, *args, **more):
-        result = run(*args, **more)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        return result.stdout.decode()
-
-    def fails(self, code, *args, says=(), **more):
-        result = run(*args, **more)
-        text = result.stderr.decode()
-        self.assertEqual(result.returncode, code, text)
-        for part in says:
-            self.assertIn(part, text)
-        return result.stdout.decode()
 
 
 def floats(path):
@@ -57,10 +23,10 @@ def floats(path):
     return values
 
 
-class LogitsTest(CliTest):
+class LogitsTest(CliCase):
     def test_json_agrees_with_the_file(self):
         out = self.path("a.f32")
-        data = json.loads(self.ok("logits", "-m", TINY, "--tokens", "1,2,3", "--out", out, "--json"))
+        data = self.json("logits", "-m", TINY, "--tokens", "1,2,3", "--out", out, "--json")
         values = floats(out)
         self.assertEqual(data["n_vocab"], 4096)
         self.assertEqual(len(values), 4096)
@@ -84,14 +50,14 @@ class LogitsTest(CliTest):
                 self.assertEqual(values[(n - 1) * 4096:n * 4096], floats(last))
 
     def test_text(self):
-        lines = self.ok("logits", "-m", STORIES, "--tokens", "1").splitlines()
+        lines = self.text("logits", "-m", STORIES, "--tokens", "1").splitlines()
         self.assertEqual(len(lines), 13)
         self.assertRegex(lines[0], r"^n_vocab \d+$")
         for line in lines[3:]:
             self.assertRegex(line, r"^ *\d+ +-?\d+\.\d{6}$")
 
     def test_threads_make_no_difference(self):
-        one, two = (self.ok("logits", "-m", TINY, "--tokens", "9,8,7,6", "--json", "-t", n)
+        one, two = (self.text("logits", "-m", TINY, "--tokens", "9,8,7,6", "--json", "-t", n)
                     for n in (1, 2))
         self.assertEqual(one, two)
 
@@ -101,9 +67,8 @@ class LogitsTest(CliTest):
 
         out = self.path("a.f32")
         # Without restored signals a file that grows too large is an error, not a signal.
-        text = self.fails(1, "logits", "-m", TINY, "--tokens", "1", "--out", out, "--json",
-                          preexec_fn=small_files, restore_signals=False, says=("a.f32", "io:"))
-        self.assertEqual(text, "")
+        self.fails(1, "logits", "-m", TINY, "--tokens", "1", "--out", out, "--json",
+                   preexec_fn=small_files, restore_signals=False, says=("a.f32", "io:"))
         self.assertEqual(os.listdir(self.folder), [])
         self.fails(1, "logits", "-m", TINY, "--tokens", "1", "--out", "/dev/full", says=("/dev/full",))
 
@@ -117,15 +82,13 @@ class LogitsTest(CliTest):
         self.fails(1, "logits", "-m", self.path("none.gguf"), "--tokens", "1", says=("none.gguf",))
 
 
-class PerplexityTest(CliTest):
+class PerplexityTest(CliCase):
     TEXT = ("Once upon a time there was a little girl named Lily. She loved to play outside in the "
             "park with her friends. One day she saw a big red ball. ") * 6
 
     def setUp(self):
         super().setUp()
-        self.file = self.path("text.txt")
-        with open(self.file, "w", encoding="utf-8") as f:
-            f.write(self.TEXT)
+        self.file = self.write("text.txt", self.TEXT)
 
     def surprises(self, model, window):
         """Of the second half of a window, by the logits before each token."""
@@ -139,9 +102,9 @@ class PerplexityTest(CliTest):
             yield top + math.log(sum(math.exp(x - top) for x in row)) - row[window[p + 1]]
 
     def test_agrees_with_logits(self):
-        data = json.loads(self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 32,
-                                  "--chunks", 2, "--json"))
-        ids = [int(i) for i in self.ok("tokenize", "-m", STORIES, self.TEXT).split()]
+        data = self.json("perplexity", "-m", STORIES, "-f", self.file, "-c", 32, "--chunks", 2,
+                         "--json")
+        ids = [int(i) for i in self.text("tokenize", "-m", STORIES, self.TEXT).split()]
         bos = 1
         ids = [bos] + ids
         each = [x for w in range(2)
@@ -156,31 +119,28 @@ class PerplexityTest(CliTest):
 
     def test_begin_token(self):
         key = b"tokenizer.ggml.add_bos_token" + struct.pack("<I", 7)
-        with open(STORIES, "rb") as f:
-            data = f.read()
+        data = self.read_bytes(STORIES)
         self.assertEqual(data.count(key + b"\1"), 1)
-        model = self.path("asks-for-none.gguf")
-        with open(model, "wb") as f:
-            f.write(data.replace(key + b"\1", key + b"\0"))
-        ids = [int(i) for i in self.ok("tokenize", "-m", model, self.TEXT).split()][:32]
+        model = self.write("asks-for-none.gguf", data.replace(key + b"\1", key + b"\0"))
+        ids = [int(i) for i in self.text("tokenize", "-m", model, self.TEXT).split()][:32]
         for window, option in ((ids, []), ([1] + ids[1:], ["--bos"])):
             each = list(self.surprises(model, window))
-            found = json.loads(self.ok("perplexity", "-m", model, "-f", self.file, "-c", 32,
-                                       "--chunks", 1, "--json", *option))["perplexity"]
+            found = self.json("perplexity", "-m", model, "-f", self.file, "-c", 32, "--chunks", 1,
+                              "--json", *option)["perplexity"]
             self.assertAlmostEqual(found / math.exp(sum(each) / len(each)), 1.0, places=5)
 
     def test_text_and_stdin(self):
-        line = self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 64)
+        line = self.text("perplexity", "-m", STORIES, "-f", self.file, "-c", 64)
         self.assertRegex(line, r"^perplexity [0-9.]+ \+/- [0-9.]+\n$")
-        piped = self.ok("perplexity", "-m", STORIES, "-f", "-", "-c", 64, input=self.TEXT.encode())
+        piped = self.text("perplexity", "-m", STORIES, "-f", "-", "-c", 64,
+                          stdin=self.TEXT.encode())
         self.assertEqual(line, piped)
 
     def test_a_story_is_less_surprising_than_noise(self):
-        story = json.loads(self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 64, "--json"))
-        with open(self.file, "w", encoding="utf-8") as f:
-            f.write("zq xv 93 %% kjw 11 ((; bnm. " * 60)
-        noise = json.loads(self.ok("perplexity", "-m", STORIES, "-f", self.file, "-c", 64,
-                                   "--chunks", 1, "--json"))
+        story = self.json("perplexity", "-m", STORIES, "-f", self.file, "-c", 64, "--json")
+        self.write("text.txt", "zq xv 93 %% kjw 11 ((; bnm. " * 60)
+        noise = self.json("perplexity", "-m", STORIES, "-f", self.file, "-c", 64, "--chunks", 1,
+                          "--json")
         self.assertLess(story["perplexity"] * 3, noise["perplexity"])
 
     def test_bad_input(self):
@@ -192,12 +152,12 @@ class PerplexityTest(CliTest):
         self.fails(2, "perplexity", "-m", STORIES, "-f", self.file, "-c", "2", says=("--context",))
 
 
-class BenchTest(CliTest):
+class BenchTest(CliCase):
     SMALL = ("bench", "-m", TINY, "-p", "4,8", "-n", "3", "-d", "0,5", "-r", "2", "-t", "1")
     TESTS = ["pp4", "pp8", "tg3", "pp4 @ d5", "pp8 @ d5", "tg3 @ d5"]
 
     def test_markdown(self):
-        lines = self.ok(*self.SMALL).splitlines()
+        lines = self.text(*self.SMALL).splitlines()
         cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines]
         self.assertEqual(cells[0], ["model", "size", "params", "backend", "threads", "test", "t/s"])
         self.assertEqual([c[5] for c in cells[2:]], self.TESTS)
@@ -207,7 +167,7 @@ class BenchTest(CliTest):
         self.assertEqual(len({len(line) for line in lines}), 1)
 
     def test_json(self):
-        rows = json.loads(self.ok(*self.SMALL, "-o", "json"))
+        rows = self.json(*self.SMALL, "-o", "json")
         self.assertEqual(rows, json.loads(json.dumps(rows, allow_nan=False)))
         self.assertEqual([r["test"] for r in rows], self.TESTS)
         for r in rows:
@@ -228,7 +188,7 @@ class BenchTest(CliTest):
         self.assertAlmostEqual(rows[0]["bytes_per_token"], rows[0]["model_size"] * 0.793, delta=1e5)
 
     def test_csv(self):
-        rows = list(csv.DictReader(io.StringIO(self.ok(*self.SMALL, "-o", "csv"))))
+        rows = list(csv.DictReader(io.StringIO(self.text(*self.SMALL, "-o", "csv"))))
         self.assertEqual([r["test"] for r in rows], self.TESTS)
         for r in rows:
             self.assertGreater(float(r["avg_ts"]), 0.0)
@@ -242,9 +202,9 @@ class BenchTest(CliTest):
         self.fails(2, "bench", "-m", TINY, "-r", "0", says=("--repetitions",))
 
 
-class GraphTest(CliTest):
+class GraphTest(CliCase):
     def schedule(self, *args):
-        return json.loads(self.ok("graph", *args, "--json"))
+        return self.json("graph", *args, "--json")
 
     def test_every_architecture(self):
         for name in ARCHITECTURES:
@@ -267,15 +227,14 @@ class GraphTest(CliTest):
         self.assertLessEqual(g["dispatches_per_layer"], 8)
         self.assertGreater(g["fused"]["matmul_glu"], 0)
         self.assertLess(g["arena_bytes"], g["scratch_bytes"])
-        text = self.ok("graph")
+        text = self.text("graph")
         self.assertIn(f"dispatches   {g['dispatches']:8}   {g['dispatches_per_layer']} per layer", text)
         self.assertIn(f"barriers     {g['barriers']:8}", text)
 
     def test_picture(self):
         dot = self.path("graph.dot")
         g = self.schedule("-m", TINY, "--dot", dot)
-        with open(dot, encoding="utf-8") as f:
-            text = f.read()
+        text = self.read(dot)
         self.assertTrue(text.startswith("digraph"))
         self.assertEqual(text.count("label="), g["dispatches"])
         self.assertEqual(text.count("->"), g["edges"])
@@ -287,12 +246,12 @@ class GraphTest(CliTest):
         self.fails(1, "graph", "-m", TINY, "--dot", self.path("no/graph.dot"), says=("no/graph.dot",))
 
 
-class HelpTest(CliTest):
+class HelpTest(CliCase):
     def test_examples_run(self):
         for command in ("logits", "bench", "graph", "perplexity"):
-            text = self.ok(command, "--help")
+            text = self.text(command, "--help")
             self.assertRegex(text, rf"Examples?:\n  onepass {command} ")
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    main()

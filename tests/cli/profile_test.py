@@ -5,54 +5,13 @@ import decimal
 import json
 import os
 import random
-import subprocess
-import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
 from browser import Browser
+from support import STORIES, TINY, CliCase, main, run
 
-PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
-TINY = "synthetic:tiny:q8_0"
-SLOW = 120  # seconds until a command counts as stuck
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def run(*args, **more):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=SLOW,
-                          check=False, **more)
-
-
-class CliTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return self.path(name)
-
-    def read(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
-
-    def ok(self, *args, code=0, **more):
-        result = run(*args, **more)
-        self.assertEqual(result.returncode, code, result.stderr.decode())
-        return result.stdout.decode()
-
-    def fails(self, code, *args, says=()):
-        result = run(*args)
-        text = result.stderr.decode()
-        self.assertEqual(result.returncode, code, text)
-        for part in says:
-            self.assertIn(part, text)
 
 
 def check_trace(text):
@@ -84,16 +43,16 @@ def check_trace(text):
     return problems, lanes
 
 
-class ProfileTest(CliTest):
+class ProfileTest(CliCase):
     def test_json_is_consistent(self):
-        data = json.loads(self.ok("profile", "-m", TINY, "-n", 5, "--prefill", 24, "-t", 2, "--json"))
+        data = self.json("profile", "-m", TINY, "-n", 5, "--prefill", 24, "-t", 2, "--json")
         self.assertGreater(data["roof_bytes_per_second"], 1e8)
         self.assertEqual(data["dropped"], 0)
         self.assertEqual([p["name"] for p in data["passes"]], ["prefill", "decode"])
         prefill, decode = data["passes"]
         self.assertEqual((decode["passes"], decode["tokens"], decode["rows"]), (5, 5, 1))
         self.assertEqual((prefill["tokens"], prefill["rows"]), (24, 16))
-        graph = json.loads(self.ok("graph", "-m", TINY, "--json"))
+        graph = self.json("graph", "-m", TINY, "--json")
         for key in ("dispatches", "barriers", "levels", "edges"):
             self.assertEqual(decode[key], graph[key])
         self.assertEqual(sum(k["count"] for k in decode["kernels"]), 5 * decode["dispatches"])
@@ -116,7 +75,7 @@ class ProfileTest(CliTest):
         self.assertTrue(any(k["fusion"] for k in decode["kernels"]))
 
     def test_table(self):
-        text = self.ok("profile", "-m", TINY, "-n", 3, "--roof", "100")
+        text = self.text("profile", "-m", TINY, "-n", 3, "--roof", "100")
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^decode: 3 passes, \d+ dispatches and \d+ barriers each, "
                                    r"median [0-9.]+ us, [0-9.]+ tokens/s$")
@@ -172,7 +131,7 @@ class ProfileTest(CliTest):
                    says=("no/t.json",))
 
 
-class PageTest(CliTest):
+class PageTest(CliCase):
     """The page in a browser."""
 
     VIEWS = ("kernels", "timeline", "graph", "memory", "change")
@@ -206,7 +165,7 @@ class PageTest(CliTest):
           return seen.size; }})()""")
 
     def test_all_views_are_drawn(self):
-        graph = json.loads(self.ok("graph", "-m", "synthetic:tiny-qwen3:q4_0", "--json"))
+        graph = self.json("graph", "-m", "synthetic:tiny-qwen3:q4_0", "--json")
         for width in (1280, 400):
             for dark in (False, True):
                 with self.subTest(width=width, dark=dark):
@@ -276,7 +235,7 @@ class PageTest(CliTest):
         # A model's path is text, whatever is in it.
         os.mkdir(self.path("<"))
         model = self.path("</script><img src=x onerror=fail()>&\"'.gguf")
-        os.symlink(os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf"), model)
+        os.symlink(STORIES, model)
         self.ok("profile", "-m", model, "-n", 1, "--html", self.path("page.html"))
         page = self.open(1280)
         self.assertTrue(page.value("document.title").startswith("onepass profile: llama"))
@@ -285,14 +244,14 @@ class PageTest(CliTest):
         self.assertEqual(page.errors, [])
 
 
-class PlanTest(CliTest):
+class PlanTest(CliCase):
     def save(self, name, *more):
         self.ok("plan", "save", "-m", TINY, "--out", self.path(name), *more)
         return json.loads(self.read(name))
 
     def test_show(self):
-        graph = json.loads(self.ok("graph", "-m", TINY, "--json"))
-        text = self.ok("plan", "show", "-m", TINY)
+        graph = self.json("graph", "-m", TINY, "--json")
+        text = self.text("plan", "show", "-m", TINY)
         lines = text.splitlines()
         self.assertIn(f"{graph['dispatches']} dispatches, {graph['barriers']} barriers, "
                       f"{graph['edges']} edges", lines[1])
@@ -300,7 +259,7 @@ class PlanTest(CliTest):
         self.assertEqual([int(line.split()[0]) for line in lines[3:]], list(range(graph["dispatches"])))
         self.assertEqual(int(lines[-1].split()[1]), graph["levels"] - 1)
         self.assertRegex(text, r"w:[0-9a-f]+\+[0-9a-f]+")
-        self.assertEqual(json.loads(self.ok("plan", "show", "-m", TINY, "--json")), self.save("a.json"))
+        self.assertEqual(self.json("plan", "show", "-m", TINY, "--json"), self.save("a.json"))
 
     def test_saved_plans_are_sound(self):
         for more in ((), ("--no-fuse",), ("--prefill", 64), ("--policy", "greedy")):
@@ -322,13 +281,13 @@ class PlanTest(CliTest):
         self.save("a.json")
         self.save("b.json", "--no-fuse")
         a, b = self.path("a.json"), self.path("b.json")
-        self.assertEqual(self.ok("plan", "diff", a, a, "--exit-code"), "the plans are the same\n")
-        text = self.ok("plan", "diff", a, b)
+        self.assertEqual(self.text("plan", "diff", a, a, "--exit-code"), "the plans are the same\n")
+        text = self.text("plan", "diff", a, b)
         self.assertIn("dispatches", text)
         self.assertRegex(text, r"(?m)^- +\d+  level \d+ +matmul_glu")
         self.assertRegex(text, r"(?m)^\+ +\d+  level \d+ +")
         self.ok("plan", "diff", a, b, "--exit-code", code=1)
-        data = json.loads(self.ok("plan", "diff", a, b, "--json"))
+        data = self.json("plan", "diff", a, b, "--json")
         self.assertFalse(data["same"])
         x, y = data["dispatches"]
         minus = sum(s["side"] == "before" for s in data["steps"])
@@ -357,7 +316,7 @@ class PlanTest(CliTest):
         chance = random.Random(4)
         for _ in range(12):
             a, b = (chance.choices("abc", k=chance.randrange(12)) for _ in range(2))
-            data = json.loads(self.ok("plan", "diff", plan("a", a), plan("b", b), "--json"))
+            data = self.json("plan", "diff", plan("a", a), plan("b", b), "--json")
             self.assertEqual(len(data["steps"]), len(a) + len(b) - 2 * common(a, b))
             self.assertEqual(data["same"], a == b)
             gone = {s["position"] for s in data["steps"] if s["side"] == "before"}
@@ -386,12 +345,12 @@ class PlanTest(CliTest):
             self.assertIn(result.returncode, (0, 1), result.stderr)
 
 
-class PictureTest(CliTest):
+class PictureTest(CliCase):
     def test_svg(self):
         for more in ((), ("--prefill", 32), ("--no-fuse",)):
             out = self.path("graph.svg")
-            graph = json.loads(self.ok("graph", "-m", "synthetic:tiny-qwen3moe:q4_0", "--svg", out,
-                                       "--json", *more))
+            graph = self.json("graph", "-m", "synthetic:tiny-qwen3moe:q4_0", "--svg", out, "--json",
+                              *more)
             root = xml.etree.ElementTree.parse(out).getroot()
             self.assertEqual(root.tag, SVG + "svg")
             of = lambda tag, name: [e for e in root.iter(SVG + tag)
@@ -413,7 +372,7 @@ class PictureTest(CliTest):
         self.fails(1, "graph", "-m", TINY, "--svg", self.path("no/g.svg"), says=("no/g.svg",))
 
 
-class CompareTest(CliTest):
+class CompareTest(CliCase):
     def stored(self, name, **tests):
         rows = [{"test": test, "model_type": "m", "backend": "CPU", "device": "d", "type_kv": "f16",
                  "n_threads": 2, "n_prompt": 0, "n_gen": 128, "samples_ns": times}
@@ -426,8 +385,8 @@ class CompareTest(CliTest):
         return [mean * (1 + chance.gauss(0, noise)) for _ in range(n)]
 
     def compare(self, before, now, *more, code=0):
-        return json.loads(self.ok("bench", "--compare", before, "--with", now, "-o", "json", *more,
-                                  code=code))
+        return self.json("bench", "--compare", before, "--with", now, "-o", "json", *more,
+                         code=code)
 
     def test_verdicts(self):
         a = self.stored("a", tg128=self.times(1e6, 20, 1), pp512=self.times(2e6, 20, 2))
@@ -441,7 +400,7 @@ class CompareTest(CliTest):
         rows = self.compare(a, slow, "--tolerance", 8)
         self.assertEqual(rows[0]["verdict"], "no difference")
         for output in ("md", "csv"):
-            text = self.ok("bench", "--compare", a, "--with", slow, "-o", output, code=1)
+            text = self.text("bench", "--compare", a, "--with", slow, "-o", output, code=1)
             self.assertIn("slower", text)
 
     def test_interval(self):
@@ -469,14 +428,14 @@ class CompareTest(CliTest):
 
     def test_run_now(self):
         bench = ("bench", "-m", TINY, "-p", 4, "-n", 3, "-r", 3, "-t", 1)
-        before = self.write("a", self.ok(*bench, "-o", "json"))
-        rows = json.loads(self.ok(*bench, "-o", "json", "--compare", before, "--tolerance", 100))
+        before = self.write("a", self.text(*bench, "-o", "json"))
+        rows = self.json(*bench, "-o", "json", "--compare", before, "--tolerance", 100)
         for r in rows:
             self.assertLessEqual(r["speed_ratio_low"], r["speed_ratio"])
             self.assertLessEqual(r["speed_ratio"], r["speed_ratio_high"])
             self.assertGreater(r["baseline_ts"], 0)
             self.assertIn(r["verdict"], ("faster", "no difference"))
-        text = self.ok(*bench, "--compare", before, "--tolerance", 100)
+        text = self.text(*bench, "--compare", before, "--tolerance", 100)
         self.assertIn("95 % interval", text)
         # Ten thousand times as fast as possible.
         rows = json.loads(self.read("a"))
@@ -495,17 +454,17 @@ class CompareTest(CliTest):
         self.fails(1, "bench", "--compare", self.write("f", "[]"), says=("no test",))
 
 
-class HelpTest(CliTest):
+class HelpTest(CliCase):
     def test_examples(self):
         for command in (("profile",), ("plan",), ("plan", "show"), ("plan", "save"),
                         ("plan", "diff"), ("graph",), ("bench",)):
-            self.assertIn(f"\n  onepass {' '.join(command)} ", self.ok(*command, "--help"))
+            self.assertIn(f"\n  onepass {' '.join(command)} ", self.text(*command, "--help"))
 
     def test_examples_run(self):
         self.ok("profile", "-n", "2", "--html", self.path("p.html"))
         self.ok("graph", "--svg", self.path("g.svg"))
         os.chdir(self.folder)
-        lines = [line.split()[1:] for line in self.ok("plan", "--help").splitlines()
+        lines = [line.split()[1:] for line in self.text("plan", "--help").splitlines()
                  if line.startswith("  onepass ")]
         self.assertEqual(len(lines), 4)
         for line in lines:
@@ -513,4 +472,4 @@ class HelpTest(CliTest):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    main()

@@ -9,19 +9,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
-STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
-SLOW = 120  # seconds until a command counts as stuck
-
-
-def run(*args, **more):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=SLOW,
-                          check=False, **more)
+from support import STORIES, CliCase, main, spawn
 
 
 def digest(path):
@@ -29,36 +19,13 @@ def digest(path):
         return hashlib.sha256(f.read()).hexdigest()
 
 
-class CliTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def ok(self, *args, **more):
-        result = run(*args, **more)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        return result.stdout.decode()
-
-    def fails(self, code, *args, says=()):
-        result = run(*args)
-        text = result.stderr.decode()
-        self.assertEqual(result.returncode, code, text)
-        for part in says:
-            self.assertIn(part, text)
-        self.assertEqual(result.stdout, b"")
-
-
-class QuantizeTest(CliTest):
+class QuantizeTest(CliCase):
     def test_the_file_has_the_sizes_that_were_printed(self):
         out = self.path("out.gguf")
-        dry = json.loads(self.ok("quantize", STORIES, out, "q4_0", "--dry-run", "--json"))
+        dry = self.json("quantize", STORIES, out, "q4_0", "--dry-run", "--json")
         self.assertFalse(os.path.exists(out))
         self.assertFalse(dry["written"])
-        wet = json.loads(self.ok("quantize", STORIES, out, "q4_0", "--json"))
+        wet = self.json("quantize", STORIES, out, "q4_0", "--json")
         self.assertTrue(wet.pop("written"))
         dry.pop("written")
         self.assertEqual(dry, wet)
@@ -68,11 +35,11 @@ class QuantizeTest(CliTest):
         self.assertEqual(sum(t["bytes"] for t in wet["tensors"]), wet["after"]["bytes"])
         self.assertAlmostEqual(wet["kinds"]["q4_0"]["bits_per_weight"], 4.5)
         self.assertEqual(wet["kinds"]["f32"]["bits_per_weight"], 32)
-        text = self.ok("generate", "-m", out, "-p", "Once upon a time", "-n", "20", "--temp", "0")
+        text = self.text("generate", "-m", out, "-p", "Once upon a time", "-n", "20", "--temp", "0")
         self.assertGreater(len(text), 20)
 
     def test_the_table(self):
-        text = self.ok("quantize", STORIES, "none", "Q8_0", "--dry-run")
+        text = self.text("quantize", STORIES, "none", "Q8_0", "--dry-run")
         self.assertRegex(text, r"(?m)^q8_0 +\d+ +\d+ +[\d.]+ MB +8\.500$")
         self.assertRegex(text, r"(?m)^all ")
         self.assertRegex(text, r"(?m)^before ")
@@ -90,7 +57,7 @@ class QuantizeTest(CliTest):
 
     def test_the_example_of_help(self):
         shutil.copy(STORIES, self.path("model-f16.gguf"))
-        text = self.ok("quantize", "--help")
+        text = self.text("quantize", "--help")
         examples = re.findall(r"(?m)^  onepass (quantize .*)$", text)
         self.assertEqual(len(examples), 2)
         for example in examples:
@@ -98,7 +65,7 @@ class QuantizeTest(CliTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["model-f16.gguf", "model-q4_k_m.gguf"])
 
 
-class KillTest(CliTest):
+class KillTest(CliCase):
     def test_kill_leaves_the_old_file_or_the_new_one(self):
         points = int(os.environ.get("ONEPASS_KILL_POINTS", "6"))
         out, new = self.path("out.gguf"), self.path("new.gguf")
@@ -110,8 +77,8 @@ class KillTest(CliTest):
         seen = {"old": 0, "new": 0}
         for _ in range(points):
             shutil.copy(STORIES, out)
-            process = subprocess.Popen([PROGRAM, "quantize", STORIES, out, "q4_k_m"],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = spawn("quantize", STORIES, out, "q4_k_m", stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
             time.sleep(rng.random() * seconds * 1.2)
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -122,8 +89,8 @@ class KillTest(CliTest):
 
     def test_ctrl_c_leaves_no_trace(self):
         out = self.path("out.gguf")
-        process = subprocess.Popen([PROGRAM, "quantize", STORIES, out, "q4_k_m", "-t", "1"],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = spawn("quantize", STORIES, out, "q4_k_m", "-t", "1", stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL)
         while process.poll() is None and not os.listdir(self.folder):
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
@@ -132,27 +99,27 @@ class KillTest(CliTest):
         self.assertEqual(os.listdir(self.folder), ["out.gguf"] if code == 0 else [])
 
 
-class ConvertTest(CliTest):
+class ConvertTest(CliCase):
     def greedy(self, model):
-        return self.ok("generate", "-m", model, "-p", "Once upon a time", "-n", "16", "--temp", "0")
+        return self.text("generate", "-m", model, "-p", "Once upon a time", "-n", "16", "--temp",
+                         "0")
 
     def test_there_and_back(self):
         folder, back = self.path("folder"), self.path("back.gguf")
-        report = json.loads(self.ok("convert", STORIES, folder, "--type", "f32", "--json"))
+        report = self.json("convert", STORIES, folder, "--type", "f32", "--json")
         self.assertEqual(report["to"], "folder")
         self.assertTrue(report["tokenizer"])
         self.assertEqual(sorted(os.listdir(folder)), ["config.json", "model.safetensors",
                                                       "tokenizer.json", "tokenizer_config.json"])
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            with open(os.path.join(folder, name), encoding="utf-8") as f:
-                json.load(f)
+            json.loads(self.read(os.path.join(folder, name)))
         self.ok("convert", folder, back, "--type", "q8_0")
         self.assertEqual(self.greedy(back), self.greedy(STORIES))
         self.fails(1, "convert", STORIES, folder, says=["exists"])
 
     def test_the_example_of_help(self):
         shutil.copy(STORIES, self.path("model.gguf"))
-        examples = re.findall(r"(?m)^  onepass (convert .*)$", self.ok("convert", "--help"))
+        examples = re.findall(r"(?m)^  onepass (convert .*)$", self.text("convert", "--help"))
         self.assertEqual(len(examples), 2)
         for example in reversed(examples):  # the second makes the folder of the first
             self.ok(*example.split(), cwd=self.folder)
@@ -167,4 +134,4 @@ class ConvertTest(CliTest):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    main()

@@ -13,56 +13,13 @@ import re
 import shutil
 import signal
 import struct
-import subprocess
-import sys
-import tempfile
-import unittest
 
-PROGRAM, SOURCE_DIR, TEST_DATA = sys.argv[1:4]
-STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
-TINY = "synthetic:tiny:q8_0"
-SLOW = 120  # seconds until a command counts as stuck
+from support import SLOW, STORIES, TEST_DATA, TINY, CliCase, main, spawn
+
 TEXT = "Once upon a time there was a little girl called Lily. She had a red ball. " * 30
 
 
-def run(*args, stdin=b"", env=None):
-    full_env = {k: v for k, v in os.environ.items() if not k.startswith("ONEPASS_")}
-    full_env.update(env or {})
-    return subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True,
-                          timeout=SLOW, env=full_env, check=False)
-
-
-class RowCase(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def ok(self, *args, **more):
-        result = run(*args, **more)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        return result
-
-    def text(self, *args, **more):
-        return self.ok(*args, **more).stdout.decode()
-
-    def json(self, *args, **more):
-        return json.loads(self.text(*args, **more), parse_constant=self.fail)
-
-    def fails(self, code, *args, says=(), **more):
-        result = run(*args, **more)
-        text = result.stderr.decode()
-        self.assertEqual(result.returncode, code, text)
-        self.assertEqual(result.stdout, b"")
-        for part in says:
-            self.assertIn(part, text)
-        return text
-
-
-class QuietTest(RowCase):
+class QuietTest(CliCase):
     def test_nothing_but_the_data(self):
         for args in (["generate", "-n", "4"], ["logits", "-m", TINY, "--tokens", "1,2"],
                      ["bench", "-m", TINY, "-p", "4", "-n", "0", "-r", "1"],
@@ -84,9 +41,8 @@ class QuietTest(RowCase):
         self.fails(1, "generate", "-q", "-c", "3", "-p", "Once upon a time", says=["5 tokens", "of 3"])
 
     def test_chat(self):
-        template = self.path("plain.jinja")
-        with open(template, "w", encoding="utf-8") as f:
-            f.write("{{ bos_token }}{% for m in messages %}{{ m.content + ' ' }}{% endfor %}")
+        template = self.write("plain.jinja", "{{ bos_token }}{% for m in messages %}"
+                                             "{{ m.content + ' ' }}{% endfor %}")
         args = ("chat", "--template", template, "-n", "5", "--temp", "0")
         loud, quiet = (self.ok(*args, *more, stdin=b"Hello\n") for more in ([], ["-q"]))
         self.assertEqual(loud.stdout, quiet.stdout)
@@ -107,7 +63,7 @@ class QuietTest(RowCase):
         self.assertEqual(data["sampling"]["chain"], ["temp", "top-k", "min-p"])
 
 
-class EventsTest(RowCase):
+class EventsTest(CliCase):
     ARGS = ("generate", "-n", "9", "-p", "Tom had a", "--seed", "5")
 
     def events(self, *args):
@@ -141,8 +97,7 @@ class EventsTest(RowCase):
         ids = [1, *map(int, self.text("tokenize", "Tom had a").split()), *data["tokens"]]
         out = self.path("all.f32")
         self.ok("logits", "--tokens", ",".join(map(str, ids)), "--all", "--out", out)
-        with open(out, "rb") as f:
-            values = struct.unpack(f"<{os.path.getsize(out) // 4}f", f.read())
+        values = struct.unpack(f"<{os.path.getsize(out) // 4}f", self.read_bytes(out))
         vocab = len(values) // len(ids)
         first = len(ids) - 10  # the row before the first new token
         for i, logprob in enumerate(data["logprobs"]):
@@ -168,9 +123,8 @@ class EventsTest(RowCase):
         self.assertTrue(all(isinstance(e["token"], int) for e in events[1:-1]))
 
     def test_interrupt_ends_with_an_event(self):
-        with subprocess.Popen([PROGRAM, "generate", "-n", "50000", "-m", TINY, "-c", "50000",
-                               "--tokens", "1", "--jsonl"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, bufsize=0) as process:
+        with spawn("generate", "-n", "50000", "-m", TINY, "-c", "50000", "--tokens", "1", "--jsonl",
+                   bufsize=0) as process:
             # Unbuffered: communicate() does not return what a buffered readline() read ahead.
             first = process.stdout.readline() + process.stdout.readline()
             process.send_signal(signal.SIGINT)
@@ -192,7 +146,7 @@ class EventsTest(RowCase):
         self.fails(2, "generate", "-c", "automatic", says=["--context = automatic"])
 
 
-class BenchOutputTest(RowCase):
+class BenchOutputTest(CliCase):
     SMALL = ("bench", "-m", TINY, "-p", "4", "-n", "3", "-r", "2", "-t", "1")
 
     def test_lines_and_what_they_carry(self):
@@ -222,9 +176,7 @@ class BenchOutputTest(RowCase):
         self.fails(2, *self.SMALL, "--output-err", "xml", says=["xml"])
 
     def test_lines_can_be_compared(self):
-        before = self.path("before.jsonl")
-        with open(before, "wb") as f:
-            f.write(self.ok(*self.SMALL, "-o", "jsonl").stdout)
+        before = self.write("before.jsonl", self.ok(*self.SMALL, "-o", "jsonl").stdout)
         out = self.ok("bench", "--compare", before, "--with", before, "-o", "jsonl").stdout
         rows = [json.loads(line) for line in out.splitlines()]
         self.assertEqual([(r["test"], r["speed_ratio"]) for r in rows], [("pp4", 1.0), ("tg3", 1.0)])
@@ -233,22 +185,19 @@ class BenchOutputTest(RowCase):
         self.fails(1, "bench", "--compare", before, "--with", before, says=["line 3", "parse"])
 
 
-class KlTest(RowCase):
+class KlTest(CliCase):
     """The format is that of llama-perplexity --kl-divergence-base."""
 
     def setUp(self):
         super().setUp()
-        self.file, self.base = self.path("text.txt"), self.path("base.kld")
-        with open(self.file, "w", encoding="utf-8") as f:
-            f.write(TEXT)
+        self.file, self.base = self.write("text.txt", TEXT), self.path("base.kld")
 
     def save(self, *more):
         return self.json("perplexity", "-f", self.file, "-c", "32", "--chunks", "2",
                          "--save-logits", self.base, "--json", *more)
 
     def read_base(self):
-        with open(self.base, "rb") as f:
-            data = f.read()
+        data = self.read_bytes(self.base)
         self.assertEqual(data[:8], b"_logits_")
         n_ctx, n_vocab, n_chunk = struct.unpack("<3i", data[8:20])
         at = 20 + 4 * n_ctx * n_chunk
@@ -270,8 +219,7 @@ class KlTest(RowCase):
         self.assertEqual(list(tokens[1:32]), [int(i) for i in self.text("tokenize", TEXT).split()][:31])
         out = self.path("w.f32")
         self.ok("logits", "--tokens", ",".join(map(str, tokens[:32])), "--all", "--out", out)
-        with open(out, "rb") as f:
-            values = struct.unpack(f"<{32 * n_vocab}f", f.read())
+        values = struct.unpack(f"<{32 * n_vocab}f", self.read_bytes(out))
         for p in (16, 30):
             row = values[p * n_vocab:(p + 1) * n_vocab]
             top = max(row)
@@ -308,8 +256,7 @@ class KlTest(RowCase):
             out = self.path("w.f32")
             self.ok("logits", "-m", model, "--tokens", ",".join(map(str, window)), "--all", "--out",
                     out)
-            with open(out, "rb") as f:
-                values = struct.unpack(f"<{n_ctx * vocab}f", f.read())
+            values = struct.unpack(f"<{n_ctx * vocab}f", self.read_bytes(out))
             for k, p in enumerate(range(n_ctx // 2, n_ctx - 1)):
                 row, base = values[p * vocab:(p + 1) * vocab], rows[w * 15 + k]
                 top = max(row)
@@ -323,13 +270,10 @@ class KlTest(RowCase):
 
     def test_bad_files(self):
         self.save()
-        with open(self.base, "rb") as f:
-            good = f.read()
+        good = self.read_bytes(self.base)
 
         def bad(data, *says):
-            with open(self.base, "wb") as f:
-                f.write(data)
-            self.fails(1, "perplexity", "--kl", self.base, says=["parse", *says])
+            self.fails(1, "perplexity", "--kl", self.write(self.base, data), says=["parse", *says])
 
         bad(b"", "magic")
         bad(b"_logits_" + good[8:15], "magic")
@@ -357,7 +301,7 @@ class KlTest(RowCase):
                        "--kl", self.base, says=["4096", "512"])
 
 
-class InfoTest(RowCase):
+class InfoTest(CliCase):
     def test_tensors(self):
         data = self.json("info", STORIES, "--tensors", "--json")
         self.assertEqual(len(data["tensor_list"]), data["tensors"])
@@ -372,8 +316,7 @@ class InfoTest(RowCase):
                          synthetic["parameters"])
 
     def test_hash(self):
-        with open(STORIES, "rb") as f:
-            content = f.read()
+        content = self.read_bytes(STORIES)
         data = self.json("info", STORIES, "--hash", "--tensors", "--json")
         self.assertEqual(data["files"], [{"path": STORIES,
                                           "sha256": hashlib.sha256(content).hexdigest()}])
@@ -389,31 +332,24 @@ class InfoTest(RowCase):
 
     def test_hash_of_every_length(self):
         # Around the ends of blocks; config.json is what makes it a folder of a model.
-        path = os.path.join(TEST_DATA, "safetensors", "tiny_qwen3_sharded")
-        if not TEST_DATA or not os.path.exists(path):
-            self.skipTest("no safetensors in ONEPASS_TEST_DATA")
         folder = self.path("model")
-        shutil.copytree(path, folder)
+        shutil.copytree(self.data("safetensors", "tiny_qwen3_sharded"), folder)
         for n in (0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 1000, (1 << 20) + 3):
-            with open(os.path.join(folder, f"z{n}"), "wb") as f:
-                f.write(bytes(i * 7 % 251 for i in range(n)))
+            self.write(f"model/z{n}", bytes(i * 7 % 251 for i in range(n)))
         data = self.json("info", folder, "--hash", "--json")
         self.assertEqual([os.path.basename(f["path"]) for f in data["files"]],
                          sorted(os.listdir(folder)))
         for file in data["files"]:
-            with open(file["path"], "rb") as f:
-                self.assertEqual(file["sha256"], hashlib.sha256(f.read()).hexdigest(), file["path"])
+            content = self.read_bytes(file["path"])
+            self.assertEqual(file["sha256"], hashlib.sha256(content).hexdigest(), file["path"])
 
     def test_diff(self):
         same = self.json("info", STORIES, "--diff", STORIES, "--json", "--exit-code")
         self.assertTrue(same["same"])
         self.assertEqual(same["tensors"]["changed"] + same["metadata"]["changed"], [])
-        with open(STORIES, "rb") as f:
-            content = bytearray(f.read())
+        content = bytearray(self.read_bytes(STORIES))
         content[-100] ^= 1  # in the last tensor
-        other = self.path("other.gguf")
-        with open(other, "wb") as f:
-            f.write(content.replace(b"general.name", b"general.nome"))
+        other = self.write("other.gguf", content.replace(b"general.name", b"general.nome"))
         data = self.json("info", STORIES, "--diff", other, "--json")
         last = self.json("info", STORIES, "--tensors", "--json")["tensor_list"][-1]["name"]
         self.assertFalse(data["same"])
@@ -424,7 +360,7 @@ class InfoTest(RowCase):
         text = self.text("info", STORIES, "--diff", other)
         for part in ("- general.name (", "+ general.nome (", f"~ {last}  ", ", other values\n"):
             self.assertIn(part, text)
-        self.assertEqual(run("info", STORIES, "--diff", other, "--exit-code").returncode, 1)
+        self.ok("info", STORIES, "--diff", other, "--exit-code", code=1)
 
     def test_diff_of_types(self):
         small = self.path("small.gguf")
@@ -446,11 +382,9 @@ class InfoTest(RowCase):
         shutil.copytree(folder, again)
         self.assertTrue(self.json("info", folder, "--diff", again, "--json")["same"])
         config = os.path.join(again, "config.json")
-        with open(config, encoding="utf-8") as f:
-            data = json.load(f)
+        data = json.loads(self.read(config))
         data["rope_theta"] = 12345.0
-        with open(config, "w", encoding="utf-8") as f:
-            json.dump(data, f)
+        self.write(config, json.dumps(data))
         diff = self.json("info", folder, "--diff", again, "--json")
         self.assertEqual([c["before"]["key"] for c in diff["metadata"]["changed"]], ["rope_theta"])
         formats = self.json("info", folder, "--diff", STORIES, "--json")
@@ -462,7 +396,7 @@ class InfoTest(RowCase):
         self.fails(2, "info", STORIES, "--diff", STORIES, "--hash", says=["--diff"])
 
 
-class OffsetsTest(RowCase):
+class OffsetsTest(CliCase):
     def check(self, text, *args, model=STORIES):
         data = self.json("tokenize", "-m", model, "--json", *args, stdin=text)
         self.assertEqual(len(data["offsets"]), len(data["ids"]))
@@ -500,9 +434,7 @@ class OffsetsTest(RowCase):
                     self.check("Hello, wörld! 3.14 is not pi  \n\tok?".encode(), model=path)
 
     def test_where_the_text_is_changed(self):
-        path = os.path.join(TEST_DATA, "tokenizers", "qwen3")
-        if not TEST_DATA or not os.path.exists(path):
-            self.skipTest("no tokenizers in ONEPASS_TEST_DATA")
+        path = self.data("tokenizers", "qwen3")
         self.check("caf\u00e9 noir".encode(), model=path)
         # Normalized to the text above.
         data = self.json("tokenize", "-m", path, "--json", stdin="caf\u0065\u0301 noir".encode())
@@ -516,7 +448,7 @@ class OffsetsTest(RowCase):
             self.assertEqual(line, f"{id}\t{begin}-{end}\t{json.dumps(piece)}")
 
 
-class DevicesTest(RowCase):
+class DevicesTest(CliCase):
     def test_list(self):
         devices = {d["name"]: d for d in self.json("devices", "--json")}
         cpu = devices["cpu"]
@@ -543,4 +475,4 @@ class DevicesTest(RowCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    main()
