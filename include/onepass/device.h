@@ -143,8 +143,9 @@ struct ProfileReport {
 // A handle; copies share the device. Thread-safe.
 class Device {
  public:
-  // "cpu", "cuda:0", "null", or "auto". An unknown or unavailable name is an error, never a
-  // silent fallback.
+  // "cpu", "cuda:0", "null", or "auto": the first card that can be opened, else the CPU;
+  // DeviceOptions::log is told of cards that were passed over. An unknown or unavailable name is an
+  // error, never a fallback.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
   static std::vector<DeviceListing> list();
 

@@ -99,7 +99,8 @@ typedef struct onepass_device_options {
 ONEPASS_API onepass_result onepass_device_count(size_t* count);
 ONEPASS_API onepass_result onepass_device_list_entry(size_t index, onepass_device_info* info);
 
-// "cpu", "cuda:0", "null" or "auto". Never opens another device than asked for.
+// "cpu", "cuda:0", "null", or "auto": the first card that can be opened, else the CPU. Never opens
+// another device than asked for.
 ONEPASS_API onepass_result onepass_device_open(const char* name,
                                                const onepass_device_options* options,
                                                onepass_device** device);

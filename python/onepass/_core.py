@@ -178,7 +178,8 @@ class Array:
 
 
 class Device(Handle):
-    """"cpu", "cuda:0" or "auto"; never another device than asked for."""
+    """"cpu", "cuda:0", or "auto": the first card that can be opened, else the CPU. Never another
+    device than asked for."""
 
     kind = "device"
 

@@ -1,4 +1,4 @@
-// Every backend compiled into the library, in order of preference.
+// Every backend compiled into the library.
 #include "backends/cpu/cpu.h"
 #if ONEPASS_HAS_CUDA
 #include "backends/cuda/cuda.h"
@@ -32,7 +32,7 @@ std::span<const BackendEntry> backend_list() noexcept {
   static const BackendEntry entries[] = {
     {"cpu", list_one<make_cpu_backend>, open_one<make_cpu_backend>},
 #if ONEPASS_HAS_CUDA
-    {"cuda", list_cuda, open_cuda},
+    {"cuda", list_cuda, open_cuda, true},
 #endif
     {"null", list_one<make_null_backend>, open_one<make_null_backend>},
   };

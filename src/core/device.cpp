@@ -64,24 +64,43 @@ ParsedName parse_name(std::string_view name) {
 
 }  // namespace
 
+Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries,
+                                           const DeviceOptions& options) {
+  std::string refused;
+  const auto pass_over = [&](const std::string& device, const std::string& why) {
+    const std::string text = device + ": " + why;
+    if (options.log) options.log("device", "passed over " + text);
+    refused += "; " + text;
+  };
+  for (const bool cards : {true, false}) {
+    for (const BackendEntry& entry : entries) {
+      if (entry.card != cards || std::string_view(entry.name) == "null") continue;
+      for (const DeviceListing& l : entry.list()) {
+        if (!l.available) {
+          if (!l.description.empty()) pass_over(l.name, l.reason);
+          continue;
+        }
+        Result<std::unique_ptr<Backend>> backend = entry.open(parse_name(l.name).index, options);
+        if (backend) return backend;
+        pass_over(l.name, backend.error().message);
+      }
+    }
+  }
+  return fail(ErrorCode::not_found, "no device can be used" + refused);
+}
+
 Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
   return guarded([&]() -> Result<Device> {
-    if (name == "auto") {
-      for (const BackendEntry& entry : backend_list()) {
-        for (const DeviceListing& l : entry.list()) {
-          if (l.available && l.name != "null") return open(l.name, options);
-        }
-      }
-      return fail(ErrorCode::not_found, "no device is available");
-    }
+    const auto with = [&](Result<std::unique_ptr<Backend>> opened) -> Result<Device> {
+      ONEPASS_ASSIGN(std::unique_ptr<Backend> backend, std::move(opened));
+      ONEPASS_ASSIGN(std::shared_ptr<DeviceState> state,
+                     DeviceState::create(std::move(backend), options));
+      return Device(std::move(state));
+    };
+    if (name == "auto") return with(open_best(backend_list(), options));
     const ParsedName parsed = parse_name(name);
     for (const BackendEntry& entry : backend_list()) {
-      if (parsed.ok && parsed.base == entry.name) {
-        ONEPASS_ASSIGN(std::unique_ptr<Backend> backend, entry.open(parsed.index, options));
-        ONEPASS_ASSIGN(std::shared_ptr<DeviceState> state,
-                       DeviceState::create(std::move(backend), options));
-        return Device(std::move(state));
-      }
+      if (parsed.ok && parsed.base == entry.name) return with(entry.open(parsed.index, options));
     }
     std::string known;
     for (const DeviceListing& l : list()) known += (known.empty() ? "" : ", ") + l.name;

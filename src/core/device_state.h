@@ -258,12 +258,17 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   std::uint64_t samples_dropped_ = 0;
 };
 
-// Every backend compiled in, in order of preference. core knows their names only.
+// Every backend compiled in, in the order they are listed. core knows their names only.
 struct BackendEntry {
   const char* name;  // "cpu", "null"; devices of it are "name" or "name:index"
   std::vector<DeviceListing> (*list)();
   Result<std::unique_ptr<Backend>> (*open)(std::uint32_t index, const DeviceOptions& options);
+  bool card = false;  // its devices are faster than the host's cores
 };
 std::span<const BackendEntry> backend_list() noexcept;
+// The first device that opens: cards before others, never "null". options.log is told of every
+// device that was passed over and why; a backend without devices is none.
+Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries,
+                                           const DeviceOptions& options);
 
 }  // namespace onepass

@@ -135,8 +135,10 @@ void add_context_to(CLI::App& app, std::uint32_t& context, const std::string& he
 }
 
 void DeviceArgs::add_choice_to(CLI::App& app) {
-  app.add_option("--device", name,
-                 "auto, cpu, cuda, cuda:1, null, or a part of what 'onepass devices' tells of one")
+  app.add_option(
+         "--device", name,
+         "auto (a card, else cpu), cpu, cuda, cuda:1, null, or a part of what 'onepass devices' "
+         "tells of one")
       ->capture_default_str()
       ->group(device_group);
   app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
@@ -180,7 +182,8 @@ Result<Device> DeviceArgs::open() {
   options.log = [](std::string_view category, std::string_view text) {
     std::cerr << "onepass: " << category << ": " << text << '\n';
   };
-  Result<Device> opened = Device::open(name, options);
+  const bool on_cpu = name == "auto" && cpu_features != "best";
+  Result<Device> opened = Device::open(on_cpu ? "cpu" : name, options);
   if (!opened && opened.error().code == ErrorCode::not_found) {
     const std::vector<DeviceListing> listed = Device::list();
     ONEPASS_ASSIGN(const std::string found, find_device(name, listed));
@@ -204,12 +207,12 @@ Result<Device> DeviceArgs::open() {
 
 namespace {
 
-// Looking for cards takes as long as their driver takes to start: only a trace of one is looked
-// for.
-std::string reason(const std::string& asked, const DeviceInfo& info) {
-  if (asked != "auto") return "chosen with --device";
-  std::string text = "the first one available (--device to choose)";
-  if (info.name == "cpu" && !driver_versions().empty()) {
+std::string reason(const DeviceArgs& asked, const DeviceInfo& info) {
+  if (asked.name != "auto") return "chosen with --device";
+  if (asked.cpu_features != "best") return "as --cpu-features asks";
+  if (info.name != "cpu") return "the first card (--device to choose)";
+  std::string text = "the best there is (--device to choose)";
+  if (!driver_versions().empty()) {
     text += "; a GPU driver is loaded, 'onepass devices' tells what can be used";
   }
   return text;
@@ -224,7 +227,7 @@ Result<Device> DeviceArgs::open_and_tell() {
           << (!info.unified_memory      ? " multiprocessors"
               : info.compute_units == 1 ? " thread"
                                         : " threads")
-          << "), " << reason(name, info) << '\n';
+          << "), " << reason(*this, info) << '\n';
   return device;
 }
 
