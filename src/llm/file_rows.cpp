@@ -11,6 +11,7 @@
 
 #include "core/guarded.h"
 #include "core/os.h"
+#include "core/workspace.h"
 #include "quant/blocks.h"
 
 namespace onepass::llm {
@@ -167,7 +168,7 @@ Status for_each_rows(const RowStream& from,
 Status convert_rows(const RowStream& from, DType type,
                     const std::function<Status(std::span<const std::byte>)>& write) {
   return guarded([&]() -> Status {
-    std::vector<std::byte> bytes;
+    Workspace memory;
     return for_each_rows(from, [&](std::uint64_t, std::span<float> values) -> Status {
       const auto size = storage_bytes(type, values.size());
       if (!size) {
@@ -175,7 +176,7 @@ Status convert_rows(const RowStream& from, DType type,
                                                      " values are no whole blocks of " +
                                                      name(type));
       }
-      bytes.resize(static_cast<std::size_t>(*size));
+      const std::span<std::byte> bytes = memory.take(static_cast<std::size_t>(*size));
       ONEPASS_TRY(rows_from_f32(type, values, from.threads, bytes));
       return write(bytes);
     });

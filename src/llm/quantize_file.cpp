@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/guarded.h"
+#include "core/workspace.h"
 #include "io/gguf_output.h"
 #include "llm/file_rows.h"
 
@@ -46,9 +47,10 @@ Result<PlannedTensor> plan_tensor(const io::GgufTensor& t, const MixModel& model
 }
 
 Status copy_tensor(const io::GgufFile& file, const io::TensorSource& from, io::GgufOutput& out) {
-  std::vector<std::byte> bytes;
+  Workspace memory;
   for (std::uint64_t at = 0; at < from.info->bytes; at += copy_bytes) {
-    bytes.resize(static_cast<std::size_t>(std::min(copy_bytes, from.info->bytes - at)));
+    const std::uint64_t n = std::min(copy_bytes, from.info->bytes - at);
+    const std::span<std::byte> bytes = memory.take(static_cast<std::size_t>(n));
     ONEPASS_TRY(file.read(from, at, bytes));
     ONEPASS_TRY(out.write(bytes));
   }
@@ -108,14 +110,15 @@ Status quantize_file(const io::GgufFile& file, const QuantizePlan& plan, const s
       }
       const DType from_type = *dtype_from_ggml_id(from->info->type->id);
       const std::uint64_t row_bytes = *storage_bytes(from_type, p.dims[0]);
-      std::vector<std::byte> bytes;
+      Workspace memory;
       RowStream stream;
       stream.rows = p.values / p.dims[0];
       stream.cols = p.dims[0];
       stream.threads = options.threads;
       stream.read = [&](std::uint64_t first, std::span<float> values) -> Status {
-        bytes.resize(values.size() / static_cast<std::size_t>(p.dims[0]) *
-                     static_cast<std::size_t>(row_bytes));
+        const std::span<std::byte> bytes =
+            memory.take(values.size() / static_cast<std::size_t>(p.dims[0]) *
+                        static_cast<std::size_t>(row_bytes));
         ONEPASS_TRY(file.read(*from, first * row_bytes, bytes));
         ONEPASS_TRY(rows_to_f32(from_type, bytes, values));
         return advance(values.size());

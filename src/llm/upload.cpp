@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "core/device_state.h"
 #include "core/guarded.h"
+#include "core/workspace.h"
 #include "llm/weights.h"
 #include "quant/packed.h"
 
@@ -63,22 +65,18 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
     if (device.info().unified_memory) {
       ONEPASS_ASSIGN(mapped, device.map(up.buffer.view()));
     }
-    std::vector<std::byte> in, out;
+    Workspace in_memory, out_memory;
     for (std::uint64_t m = 0; m < matrices; ++m) {
       for (std::uint64_t r = 0; r < rows; r += step) {
         const std::uint64_t n = std::min(step, rows - r);
         const std::uint64_t from = (first_row + m * rows + r) * *row_bytes;
         const std::uint64_t to = m * matrix_bytes + *storage_bytes(*type, r, cols);
         const auto size = static_cast<std::size_t>(*storage_bytes(*type, n, cols));
-        std::span<std::byte> target;
-        if (mapped.empty()) {
-          out.resize(size);
-          target = out;
-        } else {
-          target = mapped.subspan(static_cast<std::size_t>(to), size);
-        }
+        const std::span<std::byte> target =
+            mapped.empty() ? out_memory.take(size)
+                           : mapped.subspan(static_cast<std::size_t>(to), size);
         if (packed) {
-          in.resize(static_cast<std::size_t>(n * *row_bytes));
+          const auto in = in_memory.take(static_cast<std::size_t>(n * *row_bytes));
           ONEPASS_TRY(source.read(stored, from, in));
           ONEPASS_TRY(quant::pack(*stored.dtype, *type, n, cols, in, target));
         } else {
@@ -109,7 +107,8 @@ Result<UploadedTensor> upload_rows(const Device& device, const WeightSource& sou
     ONEPASS_ASSIGN(const std::span<std::byte> memory, device.map(up.buffer.view()));
     ONEPASS_TRY(source.read(stored, from, memory));
   } else {
-    std::vector<std::byte> staging(static_cast<std::size_t>(bytes));
+    Workspace memory;
+    const std::span<std::byte> staging = memory.take(static_cast<std::size_t>(bytes));
     ONEPASS_TRY(source.read(stored, from, staging));
     ONEPASS_TRY(device.write(up.buffer.view(), staging));
   }
@@ -131,14 +130,16 @@ Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource
   UploadedTensor up;
   const Shape shape{rows, cols};
   ONEPASS_ASSIGN(up.buffer, device.allocate(*storage_bytes(type, shape), {.zero = false}));
-  std::vector<std::byte> in[3], out;
+  std::array<Workspace, 3> in_memory;
+  Workspace out_memory;
   for (std::uint64_t r = 0; r < rows; r += step) {
     const std::uint64_t n = std::min<std::uint64_t>(step, rows - r);
-    for (int i = 0; i < 3; ++i) {
-      in[i].resize(static_cast<std::size_t>(n * row_bytes[i]));
+    std::span<std::byte> in[3];
+    for (std::size_t i = 0; i < 3; ++i) {
+      in[i] = in_memory[i].take(static_cast<std::size_t>(n * row_bytes[i]));
       ONEPASS_TRY(source.read(*parts[i], (first_row + r) * row_bytes[i], in[i]));
     }
-    out.resize(static_cast<std::size_t>(*storage_bytes(type, n, cols)));
+    const auto out = out_memory.take(static_cast<std::size_t>(*storage_bytes(type, n, cols)));
     ONEPASS_TRY(quant::pack_affine(
         {in[0], in[1], in[2], stored.format.bits, stored.format.group_size, *stored.scales.dtype},
         type, n, cols, out));
