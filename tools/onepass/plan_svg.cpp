@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cstdio>
 
 #include "common.h"
 #include "json_writer.h"
 #include "plan_file.h"
+#include "print_to.h"
 
 namespace onepass::tool {
 namespace {
@@ -56,13 +56,6 @@ struct Place {
   int x = 0, y = 0;  // of the upper left corner
 };
 
-template <class... Values>
-void add(std::string& out, const char* format, Values... values) {
-  char line[512];
-  std::snprintf(line, sizeof line, format, values...);
-  out += line;
-}
-
 constexpr const char* style =
     "<style>\n"
     "svg{background:#fff;font-family:system-ui,sans-serif;font-size:13px}\n"
@@ -96,26 +89,26 @@ std::string plan_svg(const SavedPlan& plan) {
   }
 
   std::string out;
-  add(out,
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-      "viewBox=\"0 0 %d %d\" role=\"img\">\n",
-      width, height, width, height);
+  print_to(out,
+           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+           "viewBox=\"0 0 %d %d\" role=\"img\">\n",
+           width, height, width, height);
   out += "<title>" + escaped("Plan of " + plan.model) + "</title>\n" + style;
   out += "<text class=\"title\" x=\"" + std::to_string(margin) + "\" y=\"30\">" +
          escaped(shortened(plan.model, 40)) + "</text>\n";
-  add(out,
-      "<text class=\"dim\" x=\"%d\" y=\"50\">%u dispatches, %u barriers, %llu edges, arena %s"
-      "</text>\n",
-      margin, plan.dispatches(), plan.barriers(), static_cast<unsigned long long>(plan.edges()),
-      show_bytes(plan.arena_bytes).c_str());
+  print_to(out,
+           "<text class=\"dim\" x=\"%d\" y=\"50\">%u dispatches, %u barriers, %llu edges, arena %s"
+           "</text>\n",
+           margin, plan.dispatches(), plan.barriers(),
+           static_cast<unsigned long long>(plan.edges()), show_bytes(plan.arena_bytes).c_str());
   for (std::uint32_t level = 0; level < levels; ++level) {
     const int y = head + static_cast<int>(level) * level_height;
-    add(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">%u</text>\n", margin, y + box_height / 2 + 4,
-        level);
+    print_to(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">%u</text>\n", margin,
+             y + box_height / 2 + 4, level);
     if (level == 0) continue;
     const int line = y - (level_height - box_height) / 2;
-    add(out, "<line class=\"barrier\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", margin, line,
-        width - margin, line);
+    print_to(out, "<line class=\"barrier\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", margin,
+             line, width - margin, line);
   }
   int next_skip = 0;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
@@ -125,25 +118,25 @@ std::string plan_svg(const SavedPlan& plan) {
       const int x2 = to.x + box_width / 2, y2 = to.y;
       if (plan.steps[i].level <= plan.steps[p].level + 1) {
         const int bend = std::max(level_height - box_height, 0) / 2;
-        add(out, "<path class=\"edge\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x1, y1, x1, y1 + bend,
-            x2, y2 - bend, x2, y2);
+        print_to(out, "<path class=\"edge\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x1, y1, x1,
+                 y1 + bend, x2, y2 - bend, x2, y2);
         continue;
       }
       // Around the boxes in between.
       const int x = right + margin + next_skip * skip_step;
       next_skip = (next_skip + 1) % max_skips;
       const int y3 = from.y + box_height / 2, y4 = to.y + box_height / 2;
-      add(out, "<path class=\"edge far\" d=\"M%d %dH%dQ%d %d %d %dV%dQ%d %d %d %dH%d\"/>\n",
-          from.x + box_width, y3, x - 8, x, y3, x, y3 + 8, y4 - 8, x, y4, x - 8, y4,
-          to.x + box_width);
+      print_to(out, "<path class=\"edge far\" d=\"M%d %dH%dQ%d %d %d %dV%dQ%d %d %d %dH%d\"/>\n",
+               from.x + box_width, y3, x - 8, x, y3, x, y3 + 8, y4 - 8, x, y4, x - 8, y4,
+               to.x + box_width);
     }
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& s = plan.steps[i];
     const Place at = places[i];
     if (s.is_fence()) {
-      add(out, "<rect class=\"fence\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"4\"/>\n", at.x,
-          at.y + box_height / 2, box_width);
+      print_to(out, "<rect class=\"fence\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"4\"/>\n", at.x,
+               at.y + box_height / 2, box_width);
       continue;
     }
     const bool fused = is_fused(plan, s);
@@ -152,11 +145,11 @@ std::string plan_svg(const SavedPlan& plan) {
                    s.kernel + (fused ? " (fused)" : "") + ", " + show_bytes(s.bytes_moved) + ", " +
                    std::to_string(s.tiles) + (s.tiles == 1 ? " tile" : " tiles")) +
            "</title>";
-    add(out, "<rect class=\"box%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>",
-        fused ? " fused" : "", at.x, at.y, box_width, box_height);
-    add(out, "<text x=\"%d\" y=\"%d\">", at.x + 10, at.y + 16);
+    print_to(out, "<rect class=\"box%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>",
+             fused ? " fused" : "", at.x, at.y, box_width, box_height);
+    print_to(out, "<text x=\"%d\" y=\"%d\">", at.x + 10, at.y + 16);
     out += escaped(shortened(s.kernel, 30)) + "</text>";
-    add(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">", at.x + 10, at.y + 31);
+    print_to(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">", at.x + 10, at.y + 31);
     out += escaped("#" + std::to_string(i) + "  " +
                    (s.label.empty() ? "" : shortened(s.label, 18) + "  ") +
                    show_bytes(s.bytes_moved)) +

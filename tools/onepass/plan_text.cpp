@@ -1,26 +1,17 @@
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <map>
 
 #include "common.h"
 #include "json_writer.h"
 #include "plan_file.h"
+#include "print_to.h"
 
 namespace onepass::tool {
 namespace {
 
 // Steps that are compared one with each other; above this all of the rest counts as replaced.
 constexpr std::size_t max_compared = std::size_t{16} << 20;
-
-__attribute__((format(printf, 2, 3))) void add(std::string& out, const char* format, ...) {
-  char line[512];
-  std::va_list values;
-  va_start(values, format);
-  std::vsnprintf(line, sizeof line, format, values);
-  va_end(values);
-  out += line;
-}
 
 std::string title_of(const PlanStep& s) {
   return s.label.empty() ? s.kernel : s.kernel + " (" + s.label + ")";
@@ -82,21 +73,21 @@ bool same_step(const PlanStep& a, const PlanStep& b) {
 
 std::string plan_text(const SavedPlan& p) {
   std::string out;
-  add(out, "%s of %u row%s, %s on %s, %s order%s\n", p.rows == 1 ? "decode" : "prefill", p.rows,
-      p.rows == 1 ? "" : "s", p.model.c_str(), p.device.c_str(), p.policy.c_str(),
-      p.fuse ? "" : ", not fused");
-  add(out, "%u dispatches, %u barriers, %llu edges, arena %s (%s without sharing)\n",
-      p.dispatches(), p.barriers(), static_cast<unsigned long long>(p.edges()),
-      show_bytes(p.arena_bytes).c_str(), show_bytes(p.scratch_bytes).c_str());
+  print_to(out, "%s of %u row%s, %s on %s, %s order%s\n", p.rows == 1 ? "decode" : "prefill",
+           p.rows, p.rows == 1 ? "" : "s", p.model.c_str(), p.device.c_str(), p.policy.c_str(),
+           p.fuse ? "" : ", not fused");
+  print_to(out, "%u dispatches, %u barriers, %llu edges, arena %s (%s without sharing)\n",
+           p.dispatches(), p.barriers(), static_cast<unsigned long long>(p.edges()),
+           show_bytes(p.arena_bytes).c_str(), show_bytes(p.scratch_bytes).c_str());
   std::size_t width = 6;
   for (const PlanStep& s : p.steps) width = std::max(width, title_of(s).size());
   const int w = static_cast<int>(std::min<std::size_t>(width, 48));
-  add(out, "%5s %5s  %-*s %6s %9s  %-9s %s\n", "step", "level", w, "kernel", "tiles", "bytes",
-      "after", "arena (hex: offset+bytes)");
+  print_to(out, "%5s %5s  %-*s %6s %9s  %-9s %s\n", "step", "level", w, "kernel", "tiles", "bytes",
+           "after", "arena (hex: offset+bytes)");
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const PlanStep& s = p.steps[i];
-    add(out, "%5zu %5u  %-*.*s %6u %9s  %-9s ", i, s.level, w, w, title_of(s).c_str(), s.tiles,
-        show_bytes(s.bytes_moved).c_str(), waits_for(s).c_str());
+    print_to(out, "%5zu %5u  %-*.*s %6u %9s  %-9s ", i, s.level, w, w, title_of(s).c_str(), s.tiles,
+             show_bytes(s.bytes_moved).c_str(), waits_for(s).c_str());
     out += arena_of(s);
     while (!out.empty() && out.back() == ' ') out.pop_back();
     out += '\n';
@@ -154,31 +145,31 @@ std::string plan_diff_text(const SavedPlan& a, const SavedPlan& b, const PlanDif
   if (diff.same) return "the plans are the same\n";
   std::string out;
   const auto about = [&](const char* side, const SavedPlan& p) {
-    add(out, "%s %s on %s, %s order%s\n", side, p.model.c_str(), p.device.c_str(), p.policy.c_str(),
-        p.fuse ? "" : ", not fused");
+    print_to(out, "%s %s on %s, %s order%s\n", side, p.model.c_str(), p.device.c_str(),
+             p.policy.c_str(), p.fuse ? "" : ", not fused");
   };
   about("---", a);
   about("+++", b);
-  add(out, "%-18s %12s %12s %12s\n", "", "before", "after", "change");
+  print_to(out, "%-18s %12s %12s %12s\n", "", "before", "after", "change");
   for (const Total& t : totals(a, b)) {
     const long long change = static_cast<long long>(t.b) - static_cast<long long>(t.a);
     const std::string x = t.bytes ? show_bytes(t.a) : std::to_string(t.a);
     const std::string y = t.bytes ? show_bytes(t.b) : std::to_string(t.b);
-    add(out, "%-18s %12s %12s %+12lld\n", t.name, x.c_str(), y.c_str(), change);
+    print_to(out, "%-18s %12s %12s %+12lld\n", t.name, x.c_str(), y.c_str(), change);
   }
   bool any = false;
   for (const auto& [kernel, count] : kernel_counts(a, b)) {
     if (count.a == count.b) continue;
-    if (!any) add(out, "\n%-40s %12s %12s\n", "kernel", "before", "after");
+    if (!any) print_to(out, "\n%-40s %12s %12s\n", "kernel", "before", "after");
     any = true;
-    add(out, "%-40.60s %12llu %12llu\n", kernel.c_str(), static_cast<unsigned long long>(count.a),
-        static_cast<unsigned long long>(count.b));
+    print_to(out, "%-40.60s %12llu %12llu\n", kernel.c_str(),
+             static_cast<unsigned long long>(count.a), static_cast<unsigned long long>(count.b));
   }
   if (!diff.lines.empty()) out += "\nsteps\n";
   for (const PlanDiff::Line& line : diff.lines) {
     const PlanStep& s = (line.side == '-' ? a : b).steps[line.position];
-    add(out, "%c %5u  level %-5u %-40.80s %9s\n", line.side, line.position, s.level,
-        title_of(s).c_str(), show_bytes(s.bytes_moved).c_str());
+    print_to(out, "%c %5u  level %-5u %-40.80s %9s\n", line.side, line.position, s.level,
+             title_of(s).c_str(), show_bytes(s.bytes_moved).c_str());
   }
   if (diff.lines.empty()) {
     std::size_t level = 0, after = 0, arena = 0, tiles = 0;
@@ -188,7 +179,8 @@ std::string plan_diff_text(const SavedPlan& a, const SavedPlan& b, const PlanDif
       arena += a.steps[i].arena != b.steps[i].arena ? 1u : 0u;
       tiles += a.steps[i].tiles != b.steps[i].tiles ? 1u : 0u;
     }
-    add(out,
+    print_to(
+        out,
         "\nthe same work in the same order; other levels in %zu steps, other waits in %zu, other "
         "places in the arena in %zu, other tiles in %zu\n",
         level, after, arena, tiles);

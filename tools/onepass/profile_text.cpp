@@ -3,6 +3,7 @@
 
 #include "json_writer.h"
 #include "onepass/version.h"
+#include "print_to.h"
 #include "profile.h"
 
 namespace onepass::tool {
@@ -39,37 +40,34 @@ std::string trace_us(std::uint64_t ns) {
 
 std::string profile_text(const ModelProfile& p) {
   std::string out;
-  char line[256];
-  const auto add = [&](const char* format, auto... values) {
-    std::snprintf(line, sizeof line, format, values...);
-    out += line;
-  };
   for (const PassProfile& g : p.groups) {
     if (!out.empty()) out += '\n';
     const TimedPass& shown = p.passes[g.shown];
-    add("%s: %zu pass%s, %u dispatches and %u barriers each, median %.1f us, %.1f tokens/s\n",
-        g.name.c_str(), g.passes.size(), g.passes.size() == 1 ? "" : "es", g.report.dispatches,
-        g.report.barriers, us(shown.ns()), tokens_per_second(g));
+    print_to(out,
+             "%s: %zu pass%s, %u dispatches and %u barriers each, median %.1f us, %.1f tokens/s\n",
+             g.name.c_str(), g.passes.size(), g.passes.size() == 1 ? "" : "es", g.report.dispatches,
+             g.report.barriers, us(shown.ns()), tokens_per_second(g));
     if (p.roof > 0.0) {
-      add("%.1f GB/s, %s %% of %.1f GB/s (%s)\n", bytes_per_second(g) * 1e-9,
-          percent(share(bytes_per_second(g), p.roof)).c_str(), p.roof * 1e-9, p.roof_how.c_str());
+      print_to(out, "%.1f GB/s, %s %% of %.1f GB/s (%s)\n", bytes_per_second(g) * 1e-9,
+               percent(share(bytes_per_second(g), p.roof)).c_str(), p.roof * 1e-9,
+               p.roof_how.c_str());
     }
     std::size_t width = 14;
     for (const KernelTimes& k : g.kernels) width = std::max(width, k.name.size());
     const int w = static_cast<int>(std::min<std::size_t>(width, 60));
-    add("%-*s %8s %12s %9s %9s %7s %7s\n", w, "kernel", "count", "us", "us each", "GB/s", "time %",
-        "roof %");
+    print_to(out, "%-*s %8s %12s %9s %9s %7s %7s\n", w, "kernel", "count", "us", "us each", "GB/s",
+             "time %", "roof %");
     for (const KernelTimes& k : g.kernels) {
       const std::string roof =
           p.roof > 0.0 && k.bytes > 0 ? percent(k.bytes_per_second() / p.roof) : "-";
-      add("%-*.*s %8llu %12.1f %9.2f %9.2f %7s %7s\n", w, w, k.name.c_str(),
-          static_cast<unsigned long long>(k.count), us(k.total_ns),
-          us(k.total_ns) / static_cast<double>(k.count), k.bytes_per_second() * 1e-9,
-          percent(share(k.total_ns, g.total_ns)).c_str(), roof.c_str());
+      print_to(out, "%-*.*s %8llu %12.1f %9.2f %9.2f %7s %7s\n", w, w, k.name.c_str(),
+               static_cast<unsigned long long>(k.count), us(k.total_ns),
+               us(k.total_ns) / static_cast<double>(k.count), k.bytes_per_second() * 1e-9,
+               percent(share(k.total_ns, g.total_ns)).c_str(), roof.c_str());
     }
     const std::uint64_t idle = g.total_ns - std::min(g.total_ns, g.busy_ns);
-    add("%-*s %8s %12.1f %9s %9s %7s %7s\n", w, "between kernels", "", us(idle), "", "",
-        percent(share(idle, g.total_ns)).c_str(), "");
+    print_to(out, "%-*s %8s %12.1f %9s %9s %7s %7s\n", w, "between kernels", "", us(idle), "", "",
+             percent(share(idle, g.total_ns)).c_str(), "");
   }
   if (p.dropped > 0) {
     out += std::to_string(p.dropped) + " dispatches were not sampled\n";
