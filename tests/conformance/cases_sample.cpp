@@ -295,8 +295,11 @@ Case sample_case(const SampleCase& c) {
   return Case{"sample", text, Op::sample, DType::f32, 1, 0, prepare};
 }
 
-Case advance_case(std::uint32_t rows, std::uint32_t n_rows, std::uint32_t slots) {
-  const std::string text = label("step_advance rows", rows, " n", n_rows, " slots", slots);
+// history: columns of it; 0: none.
+Case advance_case(std::uint32_t rows, std::uint32_t n_rows, std::uint32_t slots,
+                  std::uint32_t history) {
+  const std::string text =
+      label("step_advance rows", rows, " n", n_rows, " slots", slots, " history", history);
   const auto prepare = [=](std::optional<std::uint32_t>) {
     Random random(text);
     std::vector<StepRow> step_rows(rows);
@@ -307,13 +310,21 @@ Case advance_case(std::uint32_t rows, std::uint32_t n_rows, std::uint32_t slots)
     }
     for (StepSlot& s : step_slots) s = {random.below(100), random.below(9), 5, 6};
     for (std::uint32_t& t : tokens) t = random.below(1000);
+    std::vector<std::uint32_t> past(std::size_t{rows} * history);
+    for (std::uint32_t& t : past) t = random.below(1000);
     Prepared p;
     p.add(input(DType::u32, {rows}, words(tokens), 4));
     Operand step = input(DType::u8, {1}, step_bytes(step_rows, step_slots, n_rows), 8);
     step.role = Role::in_out;
     p.add(step);
+    if (history != 0) {
+      Operand kept = input(DType::u32, {rows, history}, words(past), 4);
+      kept.role = Role::in_out;
+      p.add(kept);
+    }
     p.encode = [](GraphSession& s, Tensors t) {
-      ops::step_advance(s, {.tokens = t[0], .step = t[1].view});
+      ops::step_advance(
+          s, {.tokens = t[0], .step = t[1].view, .history = t.size() > 2 ? t[2] : Tensor{}});
     };
     p.expect = [=](bool) {
       std::vector<StepRow> want_rows = step_rows;
@@ -323,7 +334,15 @@ Case advance_case(std::uint32_t rows, std::uint32_t n_rows, std::uint32_t slots)
         ++want_rows[r].position;
         ++want_slots[want_rows[r].slot].kv_length;
       }
-      return std::vector{Expect{.operand = 1, .exact = step_bytes(want_rows, want_slots, n_rows)}};
+      std::vector want{Expect{.operand = 1, .exact = step_bytes(want_rows, want_slots, n_rows)}};
+      if (history != 0) {
+        std::vector<std::uint32_t> kept = past;
+        for (std::size_t r = 0; r < n_rows; ++r) {
+          kept[r * history + want_rows[r].position % history] = tokens[r];
+        }
+        want.push_back(Expect{.operand = 2, .exact = words(kept)});
+      }
+      return want;
     };
     return p;
   };
@@ -384,7 +403,8 @@ void add_sample(Set set, std::vector<Case>& cases) {
   draw(cases, "advance", set == Set::full ? 60 : 20, [](Random& r, std::size_t) {
     const std::uint32_t rows = r.pick<std::uint32_t>({1, 2, 5, 9});
     const auto slots = r.pick<std::uint32_t>({1, 2, 4});
-    return advance_case(rows, 1 + r.below(rows), slots);
+    const std::uint32_t n_rows = 1 + r.below(rows);
+    return advance_case(rows, n_rows, slots, r.pick<std::uint32_t>({0, 0, 1, 7, 128}));
   });
 }
 

@@ -524,6 +524,8 @@ TEST_F(OpChecks, StepOps) {
     const Tensor tokens = s.scratch(DType::u32, {2});
     ops::argmax(s, {.x = f32(s, {2, 10}), .out = tokens});
     ops::step_advance(s, {.tokens = tokens, .step = step(s, 2, 1)});
+    ops::step_advance(
+        s, {.tokens = tokens, .step = step(s, 2, 1), .history = s.scratch(DType::u32, {2, 16})});
   });
   expect_invalid("kv_store: x is [2, 3, 8], cache is [1, 2, 16, 8]", [](GraphSession& s) {
     ops::kv_store(s, {.x = f32(s, {2, 3, 8}), .cache = f32(s, {1, 2, 16, 8}), .step = step(s)});
@@ -545,6 +547,11 @@ TEST_F(OpChecks, StepOps) {
   });
   expect_unsupported("argmax: out is f32, expected u32", [](GraphSession& s) {
     ops::argmax(s, {.x = f32(s, {2, 10}), .out = f32(s, {2})});
+  });
+  expect_invalid("step_advance: history has another number of rows", [](GraphSession& s) {
+    ops::step_advance(s, {.tokens = s.scratch(DType::u32, {1}),
+                          .step = step(s, 1, 1),
+                          .history = s.scratch(DType::u32, {2, 16})});
   });
   expect_invalid("step_advance: step has", [](GraphSession& s) {
     ops::step_advance(

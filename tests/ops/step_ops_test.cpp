@@ -53,12 +53,25 @@ TEST(StepAdvance, MovesActiveRowsOn) {
   const std::vector<StepSlot> slots = {{5, 40, 0, 0}, {21, 41, 0, 0}};
   const std::vector<std::uint32_t> tokens = {100, 101, 102, 103};
   KernelRun run(Op::step_advance, DType::u32);
-  run.params(ops::StepAdvanceParams{4}).in(tokens).inout(step_bytes(rows, slots, 3)).run();
+  run.params(ops::StepAdvanceParams{4, 0}).in(tokens).inout(step_bytes(rows, slots, 3));
+  run.none().run();
   // Row 2 names a slot that does not exist; row 3 is not part of the pass.
   const std::vector<StepRow> rows_after = {
       {100, 21, 1, 0}, {101, 5, 0, 0}, {102, 2, 5, 0}, {6, 2, 0, 0}};
   const std::vector<StepSlot> slots_after = {{6, 40, 0, 0}, {22, 41, 0, 0}};
   EXPECT_EQ(run.get<std::byte>(1), step_bytes(rows_after, slots_after, 3));
+}
+
+TEST(StepAdvance, KeepsTheLastTokensByPosition) {
+  const std::vector<StepRow> rows = {{7, 20, 0, 0}, {8, 4, 0, 0}, {9, 1, 0, 0}};
+  const std::vector<std::uint32_t> tokens = {100, 101, 102};
+  std::vector<std::uint32_t> history(3 * 6, 5);
+  KernelRun run(Op::step_advance, DType::u32);
+  run.params(ops::StepAdvanceParams{3, 6}).in(tokens);
+  run.inout(step_bytes(rows, {{5, 0, 0, 0}}, 2)).inout(history).run();
+  history[0 * 6 + 21 % 6] = 100;
+  history[1 * 6 + 5] = 101;  // row 2 is not part of the pass
+  EXPECT_EQ(run.get<std::uint32_t>(2), history);
 }
 
 TEST(StepAdvance, NeverLeavesTheState) {
@@ -67,7 +80,8 @@ TEST(StepAdvance, NeverLeavesTheState) {
   std::memcpy(step.data() + offsetof(StepHeader, n_rows), &huge, 4);
   std::memcpy(step.data() + offsetof(StepHeader, max_slots), &huge, 4);
   KernelRun run(Op::step_advance, DType::u32);
-  run.params(ops::StepAdvanceParams{3}).in(std::vector<std::uint32_t>{1, 2, 3}).inout(step).run();
+  run.params(ops::StepAdvanceParams{3, 0}).in(std::vector<std::uint32_t>{1, 2, 3}).inout(step);
+  run.none().run();
   const std::vector<std::byte> after = run.get<std::byte>(1);
   StepRow row;
   std::memcpy(&row, after.data() + sizeof(StepHeader), sizeof(row));

@@ -46,6 +46,7 @@ void sample(GraphSession& s, const Sample& a, Here here = Here::now());
 struct StepAdvance {
   Tensor tokens;  // u32 [rows]
   View step;
+  Tensor history{};  // u32 [rows, n], optional: the token goes to column (its position) % n as well
 };
 void step_advance(GraphSession& s, const StepAdvance& a, Here here = Here::now());
 

@@ -121,6 +121,9 @@ void step_advance(const KernelArgs& a) noexcept {
     row.token = a.ptr<const std::uint32_t>(0)[r];
     ++row.position;
     std::memcpy(a.data[1] + step.row_offset(r), &row, sizeof(row));
+    if (p.history != 0) {
+      a.ptr<std::uint32_t>(2)[std::size_t{r} * p.history + row.position % p.history] = row.token;
+    }
     if (row.slot >= step.n_slots()) continue;
     StepSlot slot = step.slot(row.slot);
     ++slot.kv_length;

@@ -415,8 +415,13 @@ extern "C" __global__ void __launch_bounds__(128)
   auto* words = args.ptr<std::uint32_t>(1);
   for (std::uint32_t r = blockIdx.x * blockDim.x + threadIdx.x; r < min(p.rows, step.n_rows);
        r += gridDim.x * blockDim.x) {
-    words[step.row_at(r)] = args.ptr<const std::uint32_t>(0)[r];
-    words[step.row_at(r) + 1] += 1;
+    const std::uint32_t token = args.ptr<const std::uint32_t>(0)[r];
+    const std::uint32_t position = step.position(r) + 1;
+    words[step.row_at(r)] = token;
+    words[step.row_at(r) + 1] = position;
+    if (p.history != 0) {
+      args.ptr<std::uint32_t>(2)[std::size_t{r} * p.history + position % p.history] = token;
+    }
     const std::uint32_t slot = step.slot(r);
     if (slot < step.n_slots) atomicAdd(&words[step.slot_at(slot)], 1u);
   }

@@ -77,7 +77,8 @@ Status launch_sample(const DeviceInfo&, const Dispatch& d, Launch& launch) {
 
 Status launch_step_advance(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const StepAdvanceParams p = d.params_as<StepAdvanceParams>();
-  ONEPASS_TRY(expect_views(d, {product({p.rows, 4}), StepState::size_bytes(1, 1)}));
+  ONEPASS_TRY(expect_views(
+      d, {product({p.rows, 4}), StepState::size_bytes(1, 1), product({p.rows, p.history, 4})}));
   // One tile: rows may share a slot.
   launch.bytes_moved = product({p.rows, 4 + 2 * sizeof(StepRow) + 2 * sizeof(StepSlot)});
   return {};

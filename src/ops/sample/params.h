@@ -28,6 +28,7 @@ struct SampleParams {
 
 struct StepAdvanceParams {
   op_u32 rows;
+  op_u32 history;  // columns; 0: there is none
 };
 
 OP_END_NAMESPACE

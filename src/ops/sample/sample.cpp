@@ -91,12 +91,22 @@ void step_advance(GraphSession& s, const StepAdvance& a, Here here) {
   const View step = c.step("step", a.step);
   c.rank("tokens", a.tokens, 1);
   c.require(c.failed() || !overlap(tokens, step), "tokens overlaps step");
+  View history;
+  if (a.history) {
+    history = c.tensor("history", a.history, types(DType::u32));
+    c.rank("history", a.history, 2);
+    c.require(c.failed() || a.history.shape[0] == a.tokens.shape[0],
+              "history has another number of rows than tokens");
+    c.require(c.failed() || (!overlap(history, tokens) && !overlap(history, step)),
+              "history overlaps tokens or step");
+  }
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::step_advance, DType::u32, here);
-  d.set_params(StepAdvanceParams{a.tokens.shape[0]});
+  d.set_params(StepAdvanceParams{a.tokens.shape[0], a.history ? a.history.shape[1] : 0u});
   d.bind(tokens);
   d.bind(step);
+  d.bind(history);
   s.encode(d);
 }
 
