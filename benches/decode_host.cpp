@@ -5,6 +5,7 @@
 // one graph launch to the call of the next (medians and 99th percentiles), the launch itself apart,
 // how many graphs were built, and free device memory before and after TOKENS tokens (10,000).
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -97,18 +98,21 @@ Status run(const std::string& name, std::uint32_t tokens) {
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(model, {}));
   const std::uint32_t context = decoder.context();
   const std::uint32_t prompt[] = {1};
+  std::array<std::uint32_t, queued> made;
   const auto restart = [&]() -> Status {
     ONEPASS_TRY(decoder.truncate(0));
-    return decoder.append(prompt);
+    ONEPASS_TRY(decoder.append(prompt));
+    ONEPASS_TRY(decoder.greedy());
+    return {};
   };
 
   ONEPASS_TRY(restart());
-  for (int i = 0; i < 4; ++i) ONEPASS_TRY(decoder.extend(queued));
+  for (int i = 0; i < 4; ++i) ONEPASS_TRY(decoder.next(made, {}));
   std::vector<std::uint64_t> gaps, launches;
   for (int i = 0; i < 50; ++i) {
     if (decoder.length() + queued > context) ONEPASS_TRY(restart());
     Clocked::clear();
-    ONEPASS_TRY(decoder.extend(queued));
+    ONEPASS_TRY(decoder.next(made, {}));
     gaps.insert(gaps.end(), Clocked::gaps.begin(), Clocked::gaps.end());
     launches.insert(launches.end(), Clocked::launches.begin(), Clocked::launches.end());
   }
@@ -123,7 +127,7 @@ Status run(const std::string& name, std::uint32_t tokens) {
   std::uint32_t done = 0;
   while (done < tokens) {
     if (decoder.length() + queued > context) ONEPASS_TRY(restart());
-    ONEPASS_TRY(decoder.extend(queued));
+    ONEPASS_TRY(decoder.next(made, {}));
     done += queued;
     Clocked::clear();
   }

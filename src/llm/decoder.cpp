@@ -86,6 +86,7 @@ Status Decoder::allocate(const DecoderOptions& options) {
   }
   ONEPASS_ASSIGN(logits_, take(DType::f32, {1, c.vocab}));
   ONEPASS_ASSIGN(next_, take(DType::u32, {1}));
+  ONEPASS_ASSIGN(history_, take(DType::u32, {1, context_ + 1}));
   rows_.reserve(chunk_rows_);
   return {};
 }
@@ -122,7 +123,7 @@ void Decoder::choose(GraphSession& s, const View& step, const SamplingOptions& o
                     .top_p = options.top_p,
                     .min_p = options.min_p});
   }
-  ops::step_advance(s, {.tokens = next_, .step = step});
+  ops::step_advance(s, {.tokens = next_, .step = step, .history = history_});
 }
 
 Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
@@ -165,12 +166,15 @@ Result<const Plan*> Decoder::choice_plan_for(const SamplingOptions& options) {
   return &choice_.plan;
 }
 
+Status Decoder::check_room(std::size_t n) const {
+  if (n <= context_ - length_) return {};
+  return fail(ErrorCode::limit, "decoder: " + std::to_string(n) + " tokens after " +
+                                    std::to_string(length_) + " exceed the context of " +
+                                    std::to_string(context_));
+}
+
 Status Decoder::check(std::span<const std::uint32_t> tokens) const {
-  if (tokens.size() > context_ - length_) {
-    return fail(ErrorCode::limit, "decoder: " + std::to_string(tokens.size()) + " tokens after " +
-                                      std::to_string(length_) + " exceed the context of " +
-                                      std::to_string(context_));
-  }
+  ONEPASS_TRY(check_room(tokens.size()));
   const std::uint32_t vocab = model_->config().vocab;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= vocab) {
@@ -207,20 +211,34 @@ Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t p
   return pass.plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
 }
 
-Status Decoder::run_token(std::uint32_t token, std::uint32_t position,
-                          const SamplingOptions& options) {
+Status Decoder::run_tokens(std::uint32_t token, std::uint32_t position, std::size_t n,
+                           const SamplingOptions& options) {
   ONEPASS_ASSIGN(const Plan* plan, decode_plan_for(options));
   const bool feed_back = device_is_ahead_ && (options.is_greedy() || device_seed_ == options.seed);
-  // Until the pass has completed nothing on the device is known.
+  // Until the passes have completed nothing on the device is known.
   device_is_ahead_ = false;
   has_output_ = false;
   has_choice_ = false;
-  if (feed_back) {
-    ONEPASS_TRY(plan->run());
-  } else {
-    ONEPASS_TRY(plan->run(SingleStep(token, position).values(options.seed)));
-    device_seed_ = options.seed;
+  const SingleStep first(token, position);
+  queue_.clear();
+  queue_.reserve(n);
+  Status status;
+  for (std::size_t i = 0; i < n && status; ++i) {
+    auto submission =
+        i > 0 || feed_back ? plan->run_async() : plan->run_async(first.values(options.seed));
+    if (submission) {
+      queue_.push_back(std::move(*submission));
+    } else {
+      status = tl::unexpected(std::move(submission).error());
+    }
   }
+  // From the last one: when that is there, so are the others.
+  for (auto s = queue_.rbegin(); s != queue_.rend(); ++s) {
+    if (Status done = s->wait(); !done) status = std::move(done);
+  }
+  queue_.clear();
+  ONEPASS_TRY(std::move(status));
+  device_seed_ = options.seed;
   device_is_ahead_ = true;
   return {};
 }
@@ -287,7 +305,7 @@ Status Decoder::advance(std::span<const std::uint32_t> tokens, const Each* each,
     if (each != nullptr) n = std::min(n, score_rows_);
     if (n == 1) {
       device_is_ahead_ = false;
-      ONEPASS_TRY(run_token(tokens[done], position, sampling_));
+      ONEPASS_TRY(run_tokens(tokens[done], position, 1, sampling_));
       if (each != nullptr) ONEPASS_TRY(hand_out(logits_.view, done, 1));
     } else {
       ONEPASS_TRY(run_chunk(tokens.subspan(done, n), position, each != nullptr));
@@ -312,8 +330,24 @@ Status Decoder::read_token() {
   return {};
 }
 
-Result<std::uint32_t> Decoder::next(const SamplingOptions& asked) {
-  return guarded([&]() -> Result<std::uint32_t> {
+Status Decoder::read_tokens(std::span<std::uint32_t> tokens, std::uint32_t last_position) {
+  const std::uint64_t begin = (std::uint64_t{last_position} + 2 - tokens.size()) * 4;
+  ONEPASS_ASSIGN(const View part, history_.view.sub(begin, tokens.size_bytes()));
+  ONEPASS_TRY(model_->device().read_as<std::uint32_t>(part, tokens));
+  token_ = tokens.back();
+  token_read_ = true;
+  return {};
+}
+
+Result<std::uint32_t> Decoder::next(const SamplingOptions& options) {
+  std::uint32_t token = 0;
+  ONEPASS_TRY(next({&token, 1}, options));
+  return token;
+}
+
+Status Decoder::next(std::span<std::uint32_t> tokens, const SamplingOptions& asked) {
+  return guarded([&]() -> Status {
+    if (tokens.empty()) return {};
     ONEPASS_TRY(llm::check(asked));
     const SamplingOptions options = asked.is_greedy() ? SamplingOptions{} : asked;
     if (!given_) {
@@ -329,54 +363,23 @@ Result<std::uint32_t> Decoder::next(const SamplingOptions& asked) {
         token_read_ = false;
       }
       if (!token_read_) ONEPASS_TRY(read_token());
-      given_ = true;
-      return token_;
+      tokens[0] = token_;
     }
-    ONEPASS_TRY(check({&token_, 1}));
-    ONEPASS_TRY(run_token(token_, length_, options));
-    if (Status s = read_token(); !s) {
-      device_is_ahead_ = false;  // it has gone on, this sequence has not
-      return std::move(s).error();
-    }
-    ++length_;
-    sampling_ = options;
-    has_output_ = true;
-    has_choice_ = true;
-    return token_;
-  });
-}
-
-Status Decoder::extend(std::uint32_t n) {
-  return guarded([&]() -> Status {
-    if (n == 0) return {};
-    if (!given_) ONEPASS_TRY(next({}));
-    if (n > context_ - length_) {
-      return fail(ErrorCode::limit, "extend: " + std::to_string(length_) + " tokens and " +
-                                        std::to_string(n) + " more, the context has " +
-                                        std::to_string(context_));
-    }
-    ONEPASS_TRY(run_token(token_, length_, {}));
-    if (n > 1) {
-      device_is_ahead_ = has_output_ = has_choice_ = false;
-      ONEPASS_ASSIGN(const Plan* plan, decode_plan_for({}));
-      Submission last;
-      Status queued;
-      for (std::uint32_t i = 1; i < n && queued; ++i) {
-        auto submission = plan->run_async();
-        if (submission) {
-          last = std::move(*submission);
-        } else {
-          queued = tl::unexpected(std::move(submission).error());
-        }
+    const std::span<std::uint32_t> rest = tokens.subspan(given_ ? 0 : 1);
+    ONEPASS_TRY(check_room(rest.size()));
+    if (!rest.empty()) {
+      const auto n = static_cast<std::uint32_t>(rest.size());
+      ONEPASS_TRY(run_tokens(token_, length_, n, options));
+      if (Status s = read_tokens(rest, length_ + n - 1); !s) {
+        device_is_ahead_ = false;  // it has gone on, this sequence has not
+        return s;
       }
-      if (last) ONEPASS_TRY(last.wait());
-      ONEPASS_TRY(std::move(queued));
-      device_is_ahead_ = true;
+      length_ += n;
+      sampling_ = options;
+      has_output_ = true;
+      has_choice_ = true;
     }
-    length_ += n;
-    sampling_ = {};
-    has_output_ = has_choice_ = true;
-    token_read_ = given_ = false;
+    given_ = true;
     return {};
   });
 }

@@ -71,11 +71,13 @@ class Decoder {
   // and reads it; every later one first appends the token of the call before, on the device. Other
   // options than the last ones, the seed aside, record another pass.
   Result<std::uint32_t> next(const SamplingOptions& options);
+  // As that many calls of next, but all passes are on their way before the first token is read;
+  // logits then belong to the last one. All tokens or none.
+  Status next(std::span<std::uint32_t> tokens, const SamplingOptions& options);
+  // So many tokens can next give until the context is full.
+  std::uint32_t left() const noexcept { return context_ - length_ + (given_ ? 0 : 1); }
   // The most likely token (lowest id on ties).
   Result<std::uint32_t> greedy() { return next({}); }
-  // Appends the next n tokens that greedy choice gives, all queued on the device before the first
-  // of them is there; then next({}) gives the one after them. They are not handed out.
-  Status extend(std::uint32_t n);
   // Logits [vocab] of the last position.
   Result<std::vector<float>> logits() const;
   // Forgets all but the first n tokens; then logits and next need an append first.
@@ -113,6 +115,7 @@ class Decoder {
     return options.is_greedy() ? passes_[0].plan : sampled_.plan;
   }
   void choose(GraphSession& s, const View& step, const SamplingOptions& options) const;
+  Status check_room(std::size_t n) const;
   Status check(std::span<const std::uint32_t> tokens) const;
   // The rows of the next chunk: whole buckets, or one padded by less than a quarter.
   std::uint32_t chunk_of(std::size_t left) const noexcept;
@@ -120,11 +123,15 @@ class Decoder {
                  const std::atomic<bool>* cancel, const Progress& progress);
   // Scores, where the caller wants them, are left in scores_.
   Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position, bool scored);
-  // One token through the decode pass; feeds back on the device where its state allows.
-  Status run_token(std::uint32_t token, std::uint32_t position, const SamplingOptions& options);
+  // The decode pass n times, first with that token, then with what the device chose; feeds back on
+  // the device from the start where its state allows.
+  Status run_tokens(std::uint32_t token, std::uint32_t position, std::size_t n,
+                    const SamplingOptions& options);
   // Chooses again from logits_.
   Status run_choice(const SamplingOptions& options);
   Status read_token();
+  // The last tokens that were chosen, up to that behind the last position, into token_ too.
+  Status read_tokens(std::span<std::uint32_t> tokens, std::uint32_t last_position);
 
   std::shared_ptr<const Model> model_;
   GraphExecutor executor_;
@@ -133,7 +140,8 @@ class Decoder {
   std::vector<Buffer> buffers_;
   std::vector<KvLayer> cache_;
   Tensor logits_, next_;
-  Tensor scores_;  // [score_rows_, vocab]; allocated when first asked for
+  Tensor history_;  // u32 [1, context + 1]: the token chosen for each position
+  Tensor scores_;   // [score_rows_, vocab]; allocated when first asked for
   std::uint32_t score_rows_ = 1;
   std::array<Pass, n_buckets> passes_, score_passes_;  // passes_[0] chooses greedily
   // For the options they were recorded with; their step is that of passes_[0].
@@ -143,6 +151,7 @@ class Decoder {
   };
   SampledPlan sampled_, choice_;
   std::vector<StepRow> rows_;
+  std::vector<Submission> queue_;
 
   std::uint32_t length_ = 0;
   SamplingOptions sampling_;       // of the last call; next_ was chosen with them

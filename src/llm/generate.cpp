@@ -1,9 +1,18 @@
 #include "llm/generate.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/guarded.h"
 #include "core/os.h"
 
 namespace onepass::llm {
+namespace {
+
+// Hides what the host does for each token; a reader sees no pause.
+constexpr std::uint32_t default_ahead = 8;
+
+}  // namespace
 
 const char* name(StopReason reason) noexcept {
   switch (reason) {
@@ -43,6 +52,13 @@ Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
     if (!written) ids.insert(ids.begin(), begin.begin(), begin.end());
     return ids;
   });
+}
+
+Status Generator::take_back(std::uint32_t n, std::uint32_t last) {
+  if (n == 0) return {};
+  // The token before the one that ended the text once more, for its logits.
+  ONEPASS_TRY(decoder_.truncate(decoder_.length() - n - 1));
+  return decoder_.append({&last, 1});
 }
 
 Status Generator::truncate(std::uint32_t n) {
@@ -98,16 +114,31 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
       }();
       text.emplace(*model_.tokenizer, DecodeOptions{.at_start = only_special});
     }
+    bool ended = false;
+    const auto tell_token = [&](std::uint32_t token) -> Status {
+      report.tokens.push_back(token);
+      std::string piece;
+      if (text) {
+        ONEPASS_ASSIGN(piece, text->next(token));
+      }
+      return each ? each({piece, token}) : Status{};
+    };
+    const std::uint32_t most = options.ahead != 0                             ? options.ahead
+                               : model_.model->device().info().unified_memory ? 1
+                                                                              : default_ahead;
     std::uint64_t first_at = 0;
-    while (true) {
-      if (report.tokens.size() == options.max_tokens) break;
+    std::uint32_t last = ids.empty() ? 0 : ids.back();  // in the cache
+    std::vector<std::uint32_t> queue;
+    for (std::uint32_t n = 1; !ended; n = std::min(2 * n, most)) {
+      const auto wanted = options.max_tokens - static_cast<std::uint32_t>(report.tokens.size());
+      if (wanted == 0) break;
       if (cancelled()) {
         report.stop = StopReason::cancelled;
         break;
       }
-      const auto token = decoder_.next(options.sampling);
-      if (!token) {
-        if (token.error().code != ErrorCode::limit || report.tokens.empty()) return token.error();
+      queue.resize(std::min({n, wanted, std::max(decoder_.left(), 1u)}));
+      if (Status s = decoder_.next(queue, options.sampling); !s) {
+        if (s.error().code != ErrorCode::limit || report.tokens.empty()) return s.error();
         report.stop = StopReason::context_full;
         break;
       }
@@ -117,19 +148,29 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
         report.first_token_ns = now - start;
       } else {
         report.decode_ns = now - first_at;
-        ++report.decoded;
+        report.decoded += static_cast<std::uint32_t>(queue.size());
       }
-      pending_ = *token;
-      if (model_.tokenizer && model_.tokenizer->ends_reply(*token)) {
-        report.stop = StopReason::end_of_text;
-        break;
+      for (std::size_t i = 0; i < queue.size() && !ended; ++i) {
+        const std::uint32_t before = std::exchange(last, queue[i]);
+        pending_ = last;
+        Status told;
+        if (model_.tokenizer && model_.tokenizer->ends_reply(last)) {
+          report.stop = StopReason::end_of_text;
+          ended = true;
+        } else {
+          told = tell_token(last);
+        }
+        const auto unused = static_cast<std::uint32_t>(queue.size() - 1 - i);
+        if (told && !ended && unused > 0 && cancelled()) {
+          report.stop = StopReason::cancelled;
+          ended = true;
+        }
+        if (told && !ended) continue;
+        const Status back = take_back(unused, before);
+        ONEPASS_TRY(std::move(told));
+        ONEPASS_TRY(back);
+        report.decoded -= unused;
       }
-      report.tokens.push_back(*token);
-      std::string piece;
-      if (text) {
-        ONEPASS_ASSIGN(piece, text->next(*token));
-      }
-      if (each) ONEPASS_TRY(each({piece, *token}));
     }
     if (text && each) {
       if (const std::string rest = text->finish(); !rest.empty()) {

@@ -23,7 +23,11 @@ namespace onepass::llm {
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling{};
-  const std::atomic<bool>* cancel = nullptr;  // looked at before every token and chunk
+  // Most tokens that are queued on the device at a time; it begins with one and doubles. 0: eight
+  // where the device has memory of its own, else one. With more than one the logits are not those
+  // of the token that `each` is told of.
+  std::uint32_t ahead = 0;
+  const std::atomic<bool>* cancel = nullptr;  // looked at before every queue of tokens and chunk
   std::function<void(std::size_t done, std::size_t total)> prefill_progress = nullptr;
 };
 
@@ -81,6 +85,9 @@ class Generator {
 
   TextModel model_;
   Decoder decoder_;
+  // Takes back the last n tokens of a queue: the sequence ends with `last`, with its logits.
+  Status take_back(std::uint32_t n, std::uint32_t last);
+
   std::optional<std::uint32_t> pending_;  // handed out, not in the cache yet
 };
 

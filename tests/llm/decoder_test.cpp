@@ -72,28 +72,62 @@ TEST_F(DecoderTest, FeedBackOnTheDeviceEqualsTokensFromTheHost) {
 }
 
 TEST_F(DecoderTest, QueuedTokensAreThoseOfOneAtATime) {
-  Decoder one_by_one = create();
-  ASSERT_TRUE(one_by_one.append(prompt(5)));
-  const std::vector<std::uint32_t> tokens = follow(one_by_one, 24);
-  for (const std::uint32_t n : {1u, 2u, 7u, 20u}) {
-    Decoder queued = create();
-    ASSERT_TRUE(queued.append(prompt(5)));
-    ASSERT_EQ(queued.greedy().value(), tokens[0]);
-    ASSERT_TRUE(queued.extend(n));
-    EXPECT_EQ(queued.length(), 5 + n);
-    for (std::size_t i = n; i < tokens.size(); ++i) {
-      ASSERT_EQ(queued.greedy().value(), tokens[i]) << n << " queued, token " << i;
+  for (const SamplingOptions& sampling :
+       {SamplingOptions{}, SamplingOptions{.temperature = 1.5f, .top_k = 30, .seed = 3}}) {
+    Decoder one_by_one = create();
+    ASSERT_TRUE(one_by_one.append(prompt(5)));
+    std::vector<std::uint32_t> tokens;
+    for (int i = 0; i < 24; ++i) tokens.push_back(one_by_one.next(sampling).value());
+    for (const std::size_t n : {1u, 2u, 7u, 20u}) {
+      Decoder queued = create();
+      ASSERT_TRUE(queued.append(prompt(5)));
+      std::vector<std::uint32_t> made(tokens.size());
+      for (std::size_t at = 0; at < made.size(); at += n) {
+        const auto part = std::span(made).subspan(at, std::min(n, made.size() - at));
+        ASSERT_TRUE(queued.next(part, sampling));
+        EXPECT_EQ(queued.length(), 5 + at + part.size() - 1);
+      }
+      EXPECT_EQ(made, tokens) << n << " queued";
+      EXPECT_EQ(queued.logits().value(), one_by_one.logits().value());
     }
   }
+}
+
+TEST_F(DecoderTest, AQueueThatDoesNotFitGivesNothing) {
+  Decoder reference = create();
+  ASSERT_TRUE(reference.append(prompt(5)));
+  const std::vector<std::uint32_t> tokens = follow(reference, 4);
   Decoder full = create({.context = 8});
   ASSERT_TRUE(full.append(prompt(5)));
-  const Status s = full.extend(4);
+  EXPECT_EQ(full.left(), 4u);
+  std::vector<std::uint32_t> made(5);
+  const Status s = full.next(made, {});
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().code, ErrorCode::limit);
   EXPECT_EQ(full.length(), 5u);
-  ASSERT_TRUE(full.extend(3));
+  made.resize(4);
+  ASSERT_TRUE(full.next(made, {}));
+  EXPECT_EQ(made, tokens);
   EXPECT_EQ(full.length(), 8u);
-  EXPECT_EQ(full.greedy().value(), tokens[3]);
+  EXPECT_EQ(full.left(), 0u);
+  EXPECT_FALSE(full.greedy());
+}
+
+TEST_F(DecoderTest, AQueueThatFailsLeavesTheSequence) {
+  Decoder reference = create();
+  ASSERT_TRUE(reference.append(prompt(5)));
+  const std::vector<std::uint32_t> tokens = follow(reference, 6);
+  for (const std::uint64_t nth : {1u, 2u, 4u}) {
+    Decoder d = create();
+    ASSERT_TRUE(d.append(prompt(5)));
+    ASSERT_EQ(d.greedy().value(), tokens[0]);
+    fault_->arm({.call = BackendCall::submit, .nth = nth});
+    std::vector<std::uint32_t> made(5);
+    EXPECT_FALSE(d.next(made, {})) << nth;
+    EXPECT_EQ(d.length(), 5u);
+    ASSERT_TRUE(d.next(made, {})) << nth;
+    EXPECT_EQ(made, std::vector(tokens.begin() + 1, tokens.end())) << nth;
+  }
 }
 
 TEST_F(DecoderTest, AGeneratedTokenTakesOneSubmission) {

@@ -162,16 +162,80 @@ TEST_F(GenerateTest, CancelKeepsWhatIsThere) {
   EXPECT_EQ(never.decoder().length(), 0u);
 }
 
+// However many tokens are queued at a time, text, state and logits are those of one at a time.
+TEST_F(GenerateTest, QueuesChangeNothing) {
+  struct End {
+    GenerateReport report;
+    std::string text;
+    std::uint32_t length;
+    std::vector<float> logits;
+  };
+  // stop: after so many tokens by the flag; 0: never.
+  const auto go = [&](std::string_view prompt, std::uint32_t ahead, std::uint32_t max_tokens,
+                      std::size_t stop, std::uint32_t context, const SamplingOptions& how) {
+    Generator g = create({.context = context});
+    End end;
+    std::atomic<bool> cancel{false};
+    const GenerateOptions options{
+        .max_tokens = max_tokens, .sampling = how, .ahead = ahead, .cancel = &cancel};
+    std::size_t seen = 0;
+    const auto report = g.run(prompt, options, [&](const Piece& p) -> Status {
+      end.text += p.text;
+      cancel = ++seen == stop;
+      return {};
+    });
+    EXPECT_TRUE(report);
+    if (report) end.report = *report;
+    end.length = g.decoder().length();
+    end.logits = g.decoder().logits().value();
+    // The text goes on as if nothing had been queued.
+    if (end.length + 6 < context) {
+      const GenerateReport more = run(g, " and", {.max_tokens = 3, .sampling = how}, &end.text);
+      end.report.tokens.insert(end.report.tokens.end(), more.tokens.begin(), more.tokens.end());
+    }
+    return end;
+  };
+  const struct {
+    const char* prompt;
+    std::uint32_t max_tokens;
+    std::size_t stop;
+    std::uint32_t context;
+    SamplingOptions sampling;
+    StopReason reason;
+  } cases[] = {
+      {"Once upon a time", 21, 0, 512, sampling, StopReason::max_tokens},
+      {"Once upon a time", 21, 5, 512, {}, StopReason::cancelled},
+      {"Once upon a time", 21, 6, 512, sampling, StopReason::cancelled},
+      {"Once upon a time", 50, 0, 24, {}, StopReason::context_full},
+      {"Tom saw a cat. The end was near", 480, 0, 512, {}, StopReason::end_of_text},
+  };
+  for (const auto& c : cases) {
+    const End want = go(c.prompt, 1, c.max_tokens, c.stop, c.context, c.sampling);
+    EXPECT_EQ(want.report.stop, c.reason);
+    for (const std::uint32_t ahead : {2u, 3u, 8u, 64u}) {
+      const End got = go(c.prompt, ahead, c.max_tokens, c.stop, c.context, c.sampling);
+      EXPECT_EQ(got.report.stop, c.reason) << ahead;
+      EXPECT_EQ(got.report.tokens, want.report.tokens) << ahead;
+      EXPECT_EQ(got.report.decoded, want.report.decoded) << ahead;
+      EXPECT_EQ(got.text, want.text) << ahead;
+      EXPECT_EQ(got.length, want.length) << ahead;
+      EXPECT_EQ(got.logits, want.logits) << ahead;
+    }
+  }
+}
+
 TEST_F(GenerateTest, TheCallersErrorEndsTheRun) {
   Generator g = create();
   std::size_t seen = 0;
-  const auto r = g.run("Once", {.max_tokens = 12}, [&](const Piece&) -> Status {
-    if (++seen == 3) return fail(ErrorCode::io, "disk full");
+  const GenerateOptions options{.max_tokens = 12, .ahead = 4};
+  const auto r = g.run("Once", options, [&](const Piece&) -> Status {
+    if (++seen == 5) return fail(ErrorCode::io, "disk full");
     return {};
   });
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code, ErrorCode::io);
-  EXPECT_EQ(seen, 3u);
+  EXPECT_EQ(seen, 5u);
+  EXPECT_EQ(g.decoder().length(), 2u + 4);  // all but the last one told
 }
 
 TEST_F(GenerateTest, ContextLimit) {
