@@ -123,7 +123,7 @@ def run_llama(args, path):
 
 def run_onepass(args, path):
     tests = [split(t) for t in args.tests.split(",")]
-    command = [args.onepass, "bench", "-m", path, "-t", str(args.threads), "-r", "1", "-o", "json",
+    command = [args.onepass, "bench", "--device", "cpu", "-m", path, "-t", str(args.threads), "-r", "1", "-o", "json",
                "-p", ",".join(str(n) for k, n in tests if k == "pp") or "0",
                "-n", ",".join(str(n) for k, n in tests if k == "tg") or "0"]
     result = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -97,7 +97,7 @@ def prompts_for(args, path, vocab, count):
 
 def our_logits(args, path, tokens, vocab, folder):
     out = os.path.join(folder, "logits.f32")
-    subprocess.run([args.onepass, "logits", "-m", path, "--tokens", ",".join(map(str, tokens)),
+    subprocess.run([args.onepass, "logits", "--device", "cpu", "-m", path, "--tokens", ",".join(map(str, tokens)),
                     "--all", "--kv", "f32", "--out", out, "-t", str(args.threads)],
                    check=True, capture_output=True)
     return np.fromfile(out, np.float32).reshape(len(tokens), vocab).astype(np.float64)

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries
   std::string refused;
   const auto pass_over = [&](const std::string& device, const std::string& why) {
     const std::string text = device + ": " + why;
-    if (options.log) options.log("device", "passed over " + text);
+    tell(options, "device", "passed over " + text);
     refused += "; " + text;
   };
   for (const bool cards : {true, false}) {
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries
       if (entry.card != cards || std::string_view(entry.name) == "null") continue;
       for (const DeviceListing& l : entry.list()) {
         if (!l.available) {
-          if (!l.description.empty()) pass_over(l.name, l.reason);
+          if (l.name != entry.name) pass_over(l.name, l.reason);
           continue;
         }
         Result<std::unique_ptr<Backend>> backend = entry.open(parse_name(l.name).index, options);

@@ -258,6 +258,9 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   std::uint64_t samples_dropped_ = 0;
 };
 
+// Calls options.log, if there is one.
+void tell(const DeviceOptions& options, std::string_view category, std::string_view text) noexcept;
+
 // Every backend compiled in, in the order they are listed. core knows their names only.
 struct BackendEntry {
   const char* name;  // "cpu", "null"; devices of it are "name" or "name:index"
@@ -267,7 +270,7 @@ struct BackendEntry {
 };
 std::span<const BackendEntry> backend_list() noexcept;
 // The first device that opens: cards before others, never "null". options.log is told of every
-// device that was passed over and why; a backend without devices is none.
+// device that was passed over and why; a backend without devices is not worth a word.
 Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries,
                                            const DeviceOptions& options);
 

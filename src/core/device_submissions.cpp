@@ -321,13 +321,17 @@ std::vector<Error> DeviceState::take_errors() {
   return std::exchange(errors_, {});
 }
 
-void DeviceState::log(std::string_view category, std::string_view text) noexcept {
-  if (!options_.log) return;
+void tell(const DeviceOptions& options, std::string_view category, std::string_view text) noexcept {
+  if (!options.log) return;
   try {
-    options_.log(category, text);
+    options.log(category, text);
   } catch (...) {
     // A caller's callback may throw; the library has nobody to tell.
   }
+}
+
+void DeviceState::log(std::string_view category, std::string_view text) noexcept {
+  tell(options_, category, text);
 }
 
 Submission::Submission(std::shared_ptr<DeviceState> device, SubmissionState* state) noexcept

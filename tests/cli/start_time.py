@@ -11,7 +11,7 @@ MAX_FIRST, MAX_ALL = 0.5, 2.0
 
 def measure(program):
     started = time.monotonic()
-    with subprocess.Popen([program, "generate", "-n", "200", "--seed", "1"],
+    with subprocess.Popen([program, "generate", "--device", "cpu", "-n", "200", "--seed", "1"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         first = time.monotonic() - started

@@ -46,15 +46,13 @@ Result<std::vector<float>> run_passes(const Block& block, const Device& device, 
 }
 
 Status run_block(BlockArgs& args) {
-  ONEPASS_ASSIGN(const Device device, args.device.open());
+  ONEPASS_ASSIGN(const Device device, args.device.open_and_tell());
   if (args.steps == 0 || args.steps > args.shape.context) {
     return fail(ErrorCode::invalid_argument, "block: " + std::to_string(args.steps) +
                                                  " steps do not fit in a context of " +
                                                  std::to_string(args.shape.context));
   }
   ONEPASS_ASSIGN(const Block block, Block::create(device, args.shape, 1));
-  notes() << "device: " << device.info().name << " (" << device.info().description << ", "
-          << device.info().compute_units << " threads)\n";
   const GraphExecutor executor(device);
 
   std::vector<double> direct_us, recorded_us, plan_us;

@@ -70,7 +70,7 @@ Status check_memory(const MemoryEstimate& e, std::uint64_t available, const std:
     if (*cache.option != '\0')
       text += std::string(": ") + cache.option + " " + std::to_string(fits);
   }
-  if (device != "cpu") text += "; --device cpu uses the host's memory";
+  if (device != "cpu" && device != "null") text += "; --device cpu uses the host's memory";
   return fail(ErrorCode::out_of_memory, text + "; --force tries anyway");
 }
 
