@@ -238,7 +238,7 @@ Status Decoder::run_tokens(std::uint32_t token, std::uint32_t position, std::siz
   }
   queue_.clear();
   ONEPASS_TRY(std::move(status));
-  device_seed_ = options.seed;
+  if (!feed_back) device_seed_ = options.seed;
   device_is_ahead_ = true;
   return {};
 }
@@ -350,6 +350,8 @@ Status Decoder::next(std::span<std::uint32_t> tokens, const SamplingOptions& ask
     if (tokens.empty()) return {};
     ONEPASS_TRY(llm::check(asked));
     const SamplingOptions options = asked.is_greedy() ? SamplingOptions{} : asked;
+    const std::size_t passes = tokens.size() - (given_ ? 0 : 1);
+    ONEPASS_TRY(check_room(passes));
     if (!given_) {
       const bool chosen = options == sampling_ && (token_read_ || has_choice_);
       if (!chosen) {
@@ -363,14 +365,12 @@ Status Decoder::next(std::span<std::uint32_t> tokens, const SamplingOptions& ask
         token_read_ = false;
       }
       if (!token_read_) ONEPASS_TRY(read_token());
-      tokens[0] = token_;
     }
-    const std::span<std::uint32_t> rest = tokens.subspan(given_ ? 0 : 1);
-    ONEPASS_TRY(check_room(rest.size()));
-    if (!rest.empty()) {
-      const auto n = static_cast<std::uint32_t>(rest.size());
+    const std::uint32_t first = token_;
+    if (passes > 0) {
+      const auto n = static_cast<std::uint32_t>(passes);
       ONEPASS_TRY(run_tokens(token_, length_, n, options));
-      if (Status s = read_tokens(rest, length_ + n - 1); !s) {
+      if (Status s = read_tokens(tokens.last(passes), length_ + n - 1); !s) {
         device_is_ahead_ = false;  // it has gone on, this sequence has not
         return s;
       }
@@ -379,6 +379,7 @@ Status Decoder::next(std::span<std::uint32_t> tokens, const SamplingOptions& ask
       has_output_ = true;
       has_choice_ = true;
     }
+    if (passes < tokens.size()) tokens[0] = first;
     given_ = true;
     return {};
   });

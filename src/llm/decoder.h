@@ -47,7 +47,8 @@ struct DecoderOptions {
 };
 
 // Move-only; one thread at a time. A call that fails or is cancelled leaves length and the next
-// token as they were; logits may then be gone until another token was appended.
+// token as they were; logits, and with them a choice by other options, may then be gone until
+// another token was appended.
 class Decoder {
  public:
   static Result<Decoder> create(std::shared_ptr<const Model> model,
@@ -72,9 +73,9 @@ class Decoder {
   // options than the last ones, the seed aside, record another pass.
   Result<std::uint32_t> next(const SamplingOptions& options);
   // As that many calls of next, but all passes are on their way before the first token is read;
-  // logits then belong to the last one. All tokens or none.
+  // logits then belong to the last one. An error gives none of them.
   Status next(std::span<std::uint32_t> tokens, const SamplingOptions& options);
-  // So many tokens can next give until the context is full.
+  // So many tokens fit: what next can give at most, where it can give one.
   std::uint32_t left() const noexcept { return context_ - length_ + (given_ ? 0 : 1); }
   // The most likely token (lowest id on ties).
   Result<std::uint32_t> greedy() { return next({}); }

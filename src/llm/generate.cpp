@@ -9,8 +9,10 @@
 namespace onepass::llm {
 namespace {
 
-// Hides what the host does for each token; a reader sees no pause.
+// Enough to hide what the host does between passes.
 constexpr std::uint32_t default_ahead = 8;
+// A queue of less than this is no pause for a reader; slower devices get shorter ones.
+constexpr std::uint64_t max_queue_ns = 40'000'000;
 
 }  // namespace
 
@@ -56,9 +58,11 @@ Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
 
 Status Generator::take_back(std::uint32_t n, std::uint32_t last) {
   if (n == 0) return {};
-  // The token before the one that ended the text once more, for its logits.
+  // Once more, for its logits.
   ONEPASS_TRY(decoder_.truncate(decoder_.length() - n - 1));
-  return decoder_.append({&last, 1});
+  Status again = decoder_.append({&last, 1});
+  if (!again) pending_ = last;
+  return again;
 }
 
 Status Generator::truncate(std::uint32_t n) {
@@ -126,10 +130,11 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
     const std::uint32_t most = options.ahead != 0                             ? options.ahead
                                : model_.model->device().info().unified_memory ? 1
                                                                               : default_ahead;
-    std::uint64_t first_at = 0;
-    std::uint32_t last = ids.empty() ? 0 : ids.back();  // in the cache
+    std::uint64_t told_at = 0;
+    std::uint32_t last = ids.empty() ? 0 : ids.back();  // looked at behind the first queue only
     std::vector<std::uint32_t> queue;
-    for (std::uint32_t n = 1; !ended; n = std::min(2 * n, most)) {
+    std::uint32_t n = 1;
+    while (!ended) {
       const auto wanted = options.max_tokens - static_cast<std::uint32_t>(report.tokens.size());
       if (wanted == 0) break;
       if (cancelled()) {
@@ -143,13 +148,12 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
         break;
       }
       const std::uint64_t now = os::now_ns();
-      if (first_at == 0) {
-        first_at = now;
-        report.first_token_ns = now - start;
-      } else {
-        report.decode_ns = now - first_at;
-        report.decoded += static_cast<std::uint32_t>(queue.size());
-      }
+      const std::uint64_t queue_ns = told_at == 0 ? 0 : now - told_at;
+      if (told_at == 0) report.first_token_ns = now - start;
+      if (told_at != 0) report.decoded += static_cast<std::uint32_t>(queue.size());
+      report.decode_ns += queue_ns;
+      told_at = now;
+      if (2 * queue_ns <= max_queue_ns) n = std::min(2 * n, most);
       for (std::size_t i = 0; i < queue.size() && !ended; ++i) {
         const std::uint32_t before = std::exchange(last, queue[i]);
         pending_ = last;
@@ -158,7 +162,7 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
           report.stop = StopReason::end_of_text;
           ended = true;
         } else {
-          told = tell_token(last);
+          told = guarded([&] { return tell_token(last); });
         }
         const auto unused = static_cast<std::uint32_t>(queue.size() - 1 - i);
         if (told && !ended && unused > 0 && cancelled()) {
@@ -169,7 +173,9 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
         const Status back = take_back(unused, before);
         ONEPASS_TRY(std::move(told));
         ONEPASS_TRY(back);
+        // Their share of the time does not count either.
         report.decoded -= unused;
+        report.decode_ns -= queue_ns * unused / queue.size();
       }
     }
     if (text && each) {

@@ -23,11 +23,11 @@ namespace onepass::llm {
 struct GenerateOptions {
   std::uint32_t max_tokens = 256;
   SamplingOptions sampling{};
-  // Most tokens that are queued on the device at a time; it begins with one and doubles. 0: eight
-  // where the device has memory of its own, else one. With more than one the logits are not those
-  // of the token that `each` is told of.
+  // Most tokens that are queued on the device at a time; it begins with one and doubles while that
+  // takes no more than 40 ms. 0: eight where the device has memory of its own, else one. With more
+  // than one, tokens come in bursts and the logits are not those of the token `each` is told of.
   std::uint32_t ahead = 0;
-  const std::atomic<bool>* cancel = nullptr;  // looked at before every queue of tokens and chunk
+  const std::atomic<bool>* cancel = nullptr;  // looked at between tokens and chunks
   std::function<void(std::size_t done, std::size_t total)> prefill_progress = nullptr;
 };
 
@@ -48,7 +48,7 @@ struct GenerateReport {
   std::uint64_t prefill_ns = 0;
   std::uint64_t first_token_ns = 0;  // from the call to the first token; 0: there was none
   std::uint64_t decode_ns = 0;       // of the tokens after the first
-  std::uint32_t decoded = 0;         // how many passes that were
+  std::uint32_t decoded = 0;         // how many those are, with the one that ended the text
 };
 
 struct PromptOptions {
@@ -82,12 +82,12 @@ class Generator {
  private:
   Generator(TextModel model, Decoder decoder)
       : model_(std::move(model)), decoder_(std::move(decoder)) {}
+  // Takes back the last n tokens of a queue: the cache ends with `last`, with its logits. Where
+  // that fails, `last` is pending and what was behind it forgotten.
+  Status take_back(std::uint32_t n, std::uint32_t last);
 
   TextModel model_;
   Decoder decoder_;
-  // Takes back the last n tokens of a queue: the sequence ends with `last`, with its logits.
-  Status take_back(std::uint32_t n, std::uint32_t last);
-
   std::optional<std::uint32_t> pending_;  // handed out, not in the cache yet
 };
 

@@ -5,7 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
 
+#include "backends/cpu/cpu.h"
+#include "backends/fault/fault.h"
+#include "core/device_state.h"
 #include "llm/random_model.h"
 #include "llm/tokenizer_vocabularies.h"
 
@@ -220,6 +224,49 @@ TEST_F(GenerateTest, QueuesChangeNothing) {
       EXPECT_EQ(got.text, want.text) << ahead;
       EXPECT_EQ(got.length, want.length) << ahead;
       EXPECT_EQ(got.logits, want.logits) << ahead;
+    }
+  }
+}
+
+// Wherever a queue breaks off, the text can go on from there.
+TEST_F(GenerateTest, AQueueThatBreaksOffKeepsTheText) {
+  const DeviceOptions device_options{.threads = 2};
+  auto backend = std::make_unique<FaultBackend>(make_cpu_backend(device_options));
+  FaultBackend& fault = *backend;
+  const Device device(DeviceState::create(std::move(backend), device_options).value());
+  const auto model = llm::open_text_model(device, "synthetic:tiny:q8_0");
+  ASSERT_TRUE(model) << model.error().to_string();
+  const std::uint32_t ids[] = {1, 2, 3};
+  Generator whole = Generator::create(*model).value();
+  const std::vector<std::uint32_t> all = whole.run(ids, {.max_tokens = 30}, nullptr)->tokens;
+
+  enum class Break { error, no_memory, cancel_and_submit_fails };
+  for (const Break how : {Break::error, Break::no_memory, Break::cancel_and_submit_fails}) {
+    for (std::size_t at = 1; at <= 16; ++at) {
+      Generator g = Generator::create(*model).value();
+      std::atomic<bool> cancel{false};
+      const GenerateOptions options{.max_tokens = 30, .ahead = 8, .cancel = &cancel};
+      std::size_t seen = 0;
+      const auto broken = g.run(ids, options, [&](const Piece&) -> Status {
+        if (++seen != at) return {};
+        if (how == Break::error) return fail(ErrorCode::io, "disk full");
+        if (how == Break::no_memory) throw std::bad_alloc();
+        cancel = true;
+        fault.arm({.call = BackendCall::submit, .nth = 1});
+        return {};
+      });
+      fault.disarm();
+      cancel = false;
+      EXPECT_EQ(seen, at);
+      EXPECT_TRUE(!broken || how == Break::cancel_and_submit_fails);
+      // What was told stays; where the device failed, the last token may come once more.
+      const auto rest =
+          g.run(std::span<const std::uint32_t>(), {.max_tokens = 5, .ahead = 1}, nullptr);
+      ASSERT_TRUE(rest) << at;
+      const std::size_t from = broken ? at : how == Break::cancel_and_submit_fails ? at - 1 : at;
+      EXPECT_EQ(rest->tokens, std::vector(all.begin() + static_cast<std::ptrdiff_t>(from),
+                                          all.begin() + static_cast<std::ptrdiff_t>(from) + 5))
+          << static_cast<int>(how) << " at " << at;
     }
   }
 }

@@ -128,6 +128,7 @@ TEST_F(SamplingTest, OptionsMayChangeWithEveryToken) {
   const SamplingOptions turns[] = {
       warm,
       {},
+      {.temperature = 0.8f, .seed = 0},
       {.temperature = 0.8f, .seed = 5},
       {.temperature = 0.8f, .seed = 6},
       {.temperature = 3.0f, .top_p = 0.5f, .seed = 6},

@@ -302,7 +302,7 @@ Result<int> run_generate(GenerateArgs& args) {
   llm::GenerateOptions options;
   options.max_tokens = args.n;
   options.sampling = args.sampling.options;
-  if (args.logprobs) options.ahead = 1;
+  if (args.logprobs || args.jsonl) options.ahead = 1;
   options.cancel = &interrupt_flag();
   options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
   if (args.jsonl) ONEPASS_TRY(put(start_line(args, generator, ids.size())));
