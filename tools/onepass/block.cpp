@@ -8,9 +8,9 @@ namespace onepass::tool {
 namespace {
 
 // SplitMix64: the same weights on every platform.
-class Random {
+class WeightRandom {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
+  explicit WeightRandom(std::uint64_t seed) : state_(seed) {}
   // Uniform in [-1, 1).
   float next() {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
@@ -47,7 +47,7 @@ class Maker {
  private:
   const Device& device_;
   std::vector<Buffer>& memory_;
-  Random random_;
+  WeightRandom random_;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include "common.h"
 #include "completion.h"
-#include "core/os.h"
 
 namespace onepass::tool {
 namespace {
@@ -18,9 +17,7 @@ Status run_completion(const CLI::App& app, const CompletionArgs& args) {
                            : args.shell == "fish" ? fish_completion(all)
                                                   : bash_completion(all);
   if (args.out.empty()) return put(text);
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(args.out));
-  ONEPASS_TRY(file.write(text));
-  return file.commit();
+  return write_file(args.out, text);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "common.h"
-#include "core/os.h"
 #include "json_writer.h"
 #include "llm/decoder.h"
 #include "plan_file.h"
@@ -69,12 +68,6 @@ std::string as_text(const GraphArgs& args, const llm::ModelConfig& c, const Sche
     out += text;
   }
   return out;
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
-  ONEPASS_TRY(file.write(text));
-  return file.commit();
 }
 
 Status run_graph(GraphArgs& args) {

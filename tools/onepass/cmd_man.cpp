@@ -3,7 +3,6 @@
 #include <system_error>
 
 #include "common.h"
-#include "core/os.h"
 #include "man_page.h"
 
 namespace onepass::tool {
@@ -21,13 +20,7 @@ Status run_man(const CLI::App& app, const ManArgs& args) {
   if (error) return fail(ErrorCode::io, args.folder + ": " + error.message());
   Status status;
   for_each_command(all, [&](const CommandRow& c) {
-    if (!status) return;
-    status = [&]() -> Status {
-      ONEPASS_ASSIGN(os::AtomicFile file,
-                     os::AtomicFile::create(args.folder + "/" + man_file_name(c)));
-      ONEPASS_TRY(file.write(man_page(c, all)));
-      return file.commit();
-    }();
+    if (status) status = write_file(args.folder + "/" + man_file_name(c), man_page(c, all));
   });
   return status;
 }

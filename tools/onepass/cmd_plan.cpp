@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "common.h"
-#include "core/os.h"
 #include "llm/decoder.h"
 #include "plan_file.h"
 #include "terminal.h"
@@ -58,9 +57,7 @@ Status show(PlanArgs& args) {
 
 Status save(PlanArgs& args) {
   ONEPASS_ASSIGN(const SavedPlan plan, compile_plan(args));
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(args.out));
-  ONEPASS_TRY(file.write(plan_json(plan)));
-  ONEPASS_TRY(file.commit());
+  ONEPASS_TRY(write_file(args.out, plan_json(plan)));
   notes() << "wrote " << args.out << ": " << plan.dispatches() << " dispatches\n";
   return {};
 }

@@ -1,7 +1,6 @@
 #include <memory>
 
 #include "common.h"
-#include "core/os.h"
 #include "llm/decoder.h"
 #include "profile.h"
 #include "terminal.h"
@@ -17,10 +16,8 @@ struct ProfileArgs {
   bool json = false;
 };
 
-Status write_file(const std::string& path, const std::string& text) {
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
-  ONEPASS_TRY(file.write(text));
-  ONEPASS_TRY(file.commit());
+Status write_and_tell(const std::string& path, const std::string& text) {
+  ONEPASS_TRY(write_file(path, text));
   notes() << "wrote " << path << " (" << show_bytes(text.size()) << ")\n";
   return {};
 }
@@ -36,8 +33,8 @@ Status run_profile_command(ProfileArgs& args) {
   ONEPASS_ASSIGN(const std::string path, args.model.path());
   ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
   ONEPASS_ASSIGN(const ModelProfile profile, run_profile(opened, path, args.options));
-  if (!args.trace.empty()) ONEPASS_TRY(write_file(args.trace, trace_json(profile)));
-  if (!args.html.empty()) ONEPASS_TRY(write_file(args.html, profile_page(profile)));
+  if (!args.trace.empty()) ONEPASS_TRY(write_and_tell(args.trace, trace_json(profile)));
+  if (!args.html.empty()) ONEPASS_TRY(write_and_tell(args.html, profile_page(profile)));
   return put(args.json ? profile_json(profile) : profile_text(profile));
 }
 

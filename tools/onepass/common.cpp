@@ -54,6 +54,12 @@ Status put(std::string_view data) {
   return {};
 }
 
+Status write_file(const std::string& path, std::string_view data) {
+  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
+  ONEPASS_TRY(file.write(data));
+  return file.commit();
+}
+
 Result<std::string> read_stdin() {
   std::string text;
   char part[1 << 16];

@@ -53,6 +53,8 @@ int exit_code(const Status& status);
 
 // Writes to stdout at once. A full disk is an error of code io.
 Status put(std::string_view data);
+// The file appears only when it is complete.
+Status write_file(const std::string& path, std::string_view data);
 // All of stdin, at most max_input_bytes.
 inline constexpr std::size_t max_input_bytes = std::size_t{1} << 30;
 Result<std::string> read_stdin();

@@ -9,7 +9,7 @@
 namespace onepass::tool {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t compared_bytes = std::uint64_t{1} << 20;
 
 // Matches by name; equal(i, k) decides about two of one name.
 template <class Row, class Name, class Equal>
@@ -39,11 +39,11 @@ Status match(const std::vector<Row>& before, const std::vector<Row>& after, Name
 
 Result<bool> equal_bytes(const ModelInfo& a, const ModelInfo& b, const TensorInfo& t) {
   if (!a.read || !b.read) return true;  // made from the same shape
-  std::vector<std::byte> left(static_cast<std::size_t>(std::min(t.bytes, chunk_bytes)));
+  std::vector<std::byte> left(static_cast<std::size_t>(std::min(t.bytes, compared_bytes)));
   std::vector<std::byte> right(left.size());
   for (std::uint64_t at = 0; at < t.bytes; at += left.size()) {
     if (interrupted()) return fail(ErrorCode::cancelled, "interrupted while comparing");
-    const auto n = static_cast<std::size_t>(std::min(t.bytes - at, chunk_bytes));
+    const auto n = static_cast<std::size_t>(std::min(t.bytes - at, compared_bytes));
     left.resize(n);
     right.resize(n);
     ONEPASS_TRY(a.read(t.name, at, left));

@@ -52,7 +52,7 @@ bool is_fused(const SavedPlan& plan, const PlanStep& step) {
   });
 }
 
-struct Place {
+struct Corner {
   int x = 0, y = 0;  // of the upper left corner
 };
 
@@ -80,7 +80,7 @@ std::string plan_svg(const SavedPlan& plan) {
   const int width = right + margin + max_skips * skip_step + margin;
   const int height = head + static_cast<int>(levels) * level_height + margin;
 
-  std::vector<Place> places;
+  std::vector<Corner> places;
   std::vector<int> used(levels, 0);
   for (const PlanStep& s : plan.steps) {
     const int row = in_level[s.level] * (box_width + gap) - gap;
@@ -113,7 +113,7 @@ std::string plan_svg(const SavedPlan& plan) {
   int next_skip = 0;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     for (const std::uint32_t p : plan.steps[i].after) {
-      const Place from = places[p], to = places[i];
+      const Corner from = places[p], to = places[i];
       const int x1 = from.x + box_width / 2, y1 = from.y + box_height;
       const int x2 = to.x + box_width / 2, y2 = to.y;
       if (plan.steps[i].level <= plan.steps[p].level + 1) {
@@ -133,7 +133,7 @@ std::string plan_svg(const SavedPlan& plan) {
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& s = plan.steps[i];
-    const Place at = places[i];
+    const Corner at = places[i];
     if (s.is_fence()) {
       print_to(out, "<rect class=\"fence\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"4\"/>\n", at.x,
                at.y + box_height / 2, box_width);
