@@ -1,7 +1,7 @@
 """Devices, arrays, recorders and plans."""
 
 import ctypes
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -18,6 +18,7 @@ _NUMBERS = {name: i for i, (name, _, _) in enumerate(_FORMATS)}
 # bf16 and blocks have no type in NumPy: they are asked for by name.
 _NAMES = {np.dtype(kind): name for name, kind, block in reversed(_FORMATS) if block == 1 and name != "bf16"}
 _ROPE_MODES = {"interleaved": 0, "neox": 1}
+_OPTION_TYPES = dict(lib.OpOptions._fields_)
 
 
 class DeviceInfo(NamedTuple):
@@ -25,9 +26,9 @@ class DeviceInfo(NamedTuple):
     description: str
     available: bool
     reason: str  # why it cannot be opened
-    unified_memory: bool = False  # of opened devices only, as what follows
-    memory_bytes: int = 0
-    compute_units: int = 0
+    unified_memory: Optional[bool] = None  # None: known once it is opened, as what follows
+    memory_bytes: Optional[int] = None
+    compute_units: Optional[int] = None
 
 
 class OpInfo(NamedTuple):
@@ -47,12 +48,13 @@ class PlanInfo(NamedTuple):
 
 
 def _device_info(raw):
-    return DeviceInfo(raw.name.decode(), raw.description.decode(), bool(raw.available), raw.reason.decode(),
-                      bool(raw.unified_memory), raw.memory_bytes, raw.compute_units)
+    return DeviceInfo(raw.name.decode(), raw.description.decode(), bool(raw.available),
+                      raw.reason.decode())
 
 
 def devices():
-    """Every device the library knows of, those it cannot open included."""
+    """Every device the library knows of, those it cannot open included. unified_memory,
+    memory_bytes and compute_units are None here: Device(name).info has them."""
     count = ctypes.c_size_t()
     call("device_count", ctypes.byref(count))
     infos = []
@@ -94,16 +96,36 @@ def _dtype_name(dtype):
 
 
 def _shape_of(shape):
-    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    if len(shape) > 4 or any(not 0 <= n < 2**32 for n in shape):
-        raise ValueError(f"at most 4 dimensions of less than 2**32, got {shape}")
-    return shape
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if len(shape) > 4:
+        raise ValueError(f"at most 4 dimensions, got {shape}")
+    return tuple(lib.unsigned(f"shape[{i}]", n) for i, n in enumerate(shape))
 
 
 def _bytes_of(dtype, shape):
     total = ctypes.c_uint64()
-    call("tensor_bytes", _NUMBERS[dtype], len(shape), lib.array_of(ctypes.c_uint32, shape), ctypes.byref(total))
+    call("tensor_bytes", _NUMBERS[dtype], len(shape), lib.array_u32("shape", shape),
+         ctypes.byref(total))
     return total.value
+
+
+def _cast(values, kind, taker):
+    """`values`, contiguous and of NumPy's type `kind`; ValueError where one is beyond its range."""
+    if kind.kind in "iu" and values.dtype != kind and values.size:
+        low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+        # As Python's numbers: NumPy would round the bounds to the type of the values.
+        for value in np.array([values.min(), values.max()], values.dtype).tolist():
+            if not low <= value <= high:
+                raise ValueError(f"{taker} takes values from {low} to {high}, got {value}")
+    with np.errstate(over="ignore"):
+        made = np.ascontiguousarray(values, dtype=kind)
+    if kind.kind == "f" and values.dtype != kind and np.isinf(made).any():
+        infinite = np.isinf(values.astype(np.longdouble))
+        beyond = values[np.isinf(made).reshape(values.shape) & ~infinite]
+        if beyond.size:
+            raise ValueError(f"{taker} takes finite values up to {np.finfo(kind).max}, "
+                             f"got {beyond[0]}")
+    return made
 
 
 class _Buffer(Handle):
@@ -159,11 +181,12 @@ class Array:
         return flat if _FORMATS[_NUMBERS[self.dtype]][2] > 1 else flat.reshape(self.shape)
 
     def write(self, values):
-        """Copies values of the same type and number of elements; waits for the last pass."""
+        """Copies as many values as there are elements, each within the range of the type; waits for
+        the last pass."""
         if self._buffer is None:
             raise ValueError("scratch has no memory of its own")
         kind = np.dtype(_FORMATS[_NUMBERS[self.dtype]][1])
-        values = np.ascontiguousarray(values, dtype=kind)
+        values = _cast(np.asarray(values), kind, self)
         if values.nbytes != self.nbytes:
             raise ValueError(f"{self!r} has {self.nbytes} bytes, got {values.nbytes}")
         call("buffer_write", self._buffer._pointer, self._offset, values.ctypes.data, values.nbytes)
@@ -185,12 +208,14 @@ class Device(Handle):
 
     def __init__(self, name="auto", threads=0, serial=False):
         pointer = ctypes.c_void_p()
-        options = lib.DeviceOptions(threads=threads, serial=int(serial))
+        options = lib.DeviceOptions(threads=lib.unsigned("threads", threads), serial=bool(serial))
         call("device_open", name.encode(), ctypes.byref(options), ctypes.byref(pointer))
         super().__init__(pointer)
         raw = lib.DeviceInfoStruct()
         call("device_get_info", self._pointer, ctypes.byref(raw))
-        self.info = _device_info(raw)
+        self.info = _device_info(raw)._replace(unified_memory=bool(raw.unified_memory),
+                                               memory_bytes=raw.memory_bytes,
+                                               compute_units=raw.compute_units)
 
     def __repr__(self):
         return f"onepass.Device({self.info.name!r})"
@@ -203,7 +228,8 @@ class Device(Handle):
         return Array(_Buffer(pointer, self), dtype, shape)
 
     def array(self, values, dtype=None):
-        """A copy of values; float64 and int64 become float32 and int32 unless dtype says more."""
+        """A copy of values; float64 and int64 become float32 and int32 unless dtype says more. A
+        value beyond the range of the type is a ValueError."""
         values = np.asarray(values)
         if dtype is None:
             dtype = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}.get(values.dtype,
@@ -253,8 +279,8 @@ class Recorder(Handle):
         """An Array that only this pass needs: it may be shared or fused away."""
         dtype, shape = _dtype_name(dtype), _shape_of(shape)
         raw = lib.TensorStruct()
-        call("recorder_scratch", self._pointer, _NUMBERS[dtype], len(shape), lib.array_of(ctypes.c_uint32, shape),
-             ctypes.byref(raw))
+        call("recorder_scratch", self._pointer, _NUMBERS[dtype], len(shape),
+             lib.array_u32("shape", shape), ctypes.byref(raw))
         return Array(None, dtype, shape, 0, raw.scratch, self)
 
     def op(self, name, *tensors, **more):
@@ -273,7 +299,11 @@ class Recorder(Handle):
             if key in names:
                 given[key] = value
             elif key in info.options:
-                setattr(options, key, _ROPE_MODES[value] if key == "rope_mode" else value)
+                if key == "rope_mode":
+                    value = _ROPE_MODES[value]
+                elif _OPTION_TYPES[key] is ctypes.c_uint32:
+                    value = lib.unsigned(f"{name}: {key}", value)
+                setattr(options, key, value)
             else:
                 raise TypeError(f"{name} takes no {key}; tensors: {', '.join(names)}; "
                                 f"options: {', '.join(info.options) or 'none'}")
@@ -282,6 +312,9 @@ class Recorder(Handle):
             array = given.get(key)
             if array is None:
                 continue
+            if not isinstance(array, Array):
+                raise TypeError(f"{name}: {key} is no onepass.Array, got "
+                                f"{type(array).__name__}; device.array(values) makes one")
             if array._scratch and array._recorder is not self:
                 raise ValueError(f"{name}: {key} is scratch of another recorder")
             structs[i] = array._struct()
@@ -292,7 +325,7 @@ class Recorder(Handle):
     def compile(self, fuse=True, exact=False, label=None):
         """Ends the recording and makes a Plan of it; exact: only fusions that keep every bit."""
         pointer = ctypes.c_void_p()
-        options = lib.PlanOptions(no_fuse=int(not fuse), exact=int(exact),
+        options = lib.PlanOptions(no_fuse=not fuse, exact=bool(exact),
                                   label=None if label is None else label.encode())
         call("recorder_compile", self._pointer, ctypes.byref(options), ctypes.byref(pointer))
         return Plan(pointer, self._buffers)

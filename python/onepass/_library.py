@@ -1,6 +1,7 @@
 """The shared library: where it is, its structs and its functions, as include/onepass/onepass.h has them."""
 
 import ctypes
+import operator
 import os
 import sys
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
@@ -221,7 +222,19 @@ class Handle:
             close(self._pointer)
 
 
-def array_of(ctype, values):
+def unsigned(name, value, bits=32, least=0):
+    """`value` as an int from `least` to what `bits` bits hold; ctypes itself would wrap it."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, expected an integer, "
+                        f"got {type(value).__name__}") from None
+    if not least <= number < 2**bits:
+        raise ValueError(f"{name} is {number}, expected {least} to {2**bits - 1}")
+    return number
+
+
+def array_u32(name, values):
     """A C array of `values`, which may be empty."""
-    values = list(values)
-    return (ctype * max(1, len(values)))(*values)
+    values = [unsigned(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    return (c_uint32 * max(1, len(values)))(*values)

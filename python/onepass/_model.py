@@ -96,7 +96,8 @@ class Model(Handle):
     def detokenize(self, ids, special=False):
         """The text of ids; special: control tokens too."""
         ids = list(ids)
-        raw, flags, count = lib.array_of(ctypes.c_uint32, ids), _SHOW_SPECIAL if special else 0, ctypes.c_size_t()
+        raw, flags = lib.array_u32("ids", ids), _SHOW_SPECIAL if special else 0
+        count = ctypes.c_size_t()
         call("detokenize", self._pointer, raw, len(ids), flags, None, 0, ctypes.byref(count))
         text = ctypes.create_string_buffer(max(1, count.value))
         call("detokenize", self._pointer, raw, len(ids), flags, text, count.value, ctypes.byref(count))
@@ -120,7 +121,7 @@ class Sequence(Handle):
         if kv not in ("f16", "f32"):
             raise ValueError(f"kv is {kv!r}, expected 'f16' or 'f32'")
         pointer = ctypes.c_void_p()
-        options = lib.SequenceOptions(context=context, kv_f32=int(kv == "f32"))
+        options = lib.SequenceOptions(context=lib.unsigned("context", context), kv_f32=kv == "f32")
         call("sequence_create", model._pointer, ctypes.byref(options), ctypes.byref(pointer))
         super().__init__(pointer)
         self.model = model
@@ -140,7 +141,7 @@ class Sequence(Handle):
     def append(self, tokens):
         """Computes tokens behind the others."""
         tokens = list(tokens)
-        call("sequence_append", self._pointer, lib.array_of(ctypes.c_uint32, tokens), len(tokens))
+        call("sequence_append", self._pointer, lib.array_u32("tokens", tokens), len(tokens))
 
     def logits(self):
         """float32 [vocab]: scores of what may follow the last position that was computed."""
@@ -150,7 +151,7 @@ class Sequence(Handle):
 
     def truncate(self, length):
         """Forgets all but the first tokens."""
-        call("sequence_truncate", self._pointer, length)
+        call("sequence_truncate", self._pointer, lib.unsigned("length", length))
 
     def generate(self, prompt, max_tokens=256, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, seed=0,
                  on_piece=None):
@@ -170,17 +171,18 @@ class Sequence(Handle):
                 return on_piece(text, token) if on_piece is not None else False
             return caught(take)
 
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}, expected at least 1")
-        options = lib.GenerateOptions(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                                      min_p=min_p, seed=seed, piece=lib.PIECE(piece))
+        options = lib.GenerateOptions(max_tokens=lib.unsigned("max_tokens", max_tokens, least=1),
+                                      temperature=temperature, top_k=lib.unsigned("top_k", top_k),
+                                      top_p=top_p, min_p=min_p,
+                                      seed=lib.unsigned("seed", seed, bits=64),
+                                      piece=lib.PIECE(piece))
         report = lib.GenerateReport()
         if isinstance(prompt, (str, bytes)):
             data = prompt.encode() if isinstance(prompt, str) else prompt
             call("generate", self._pointer, data, len(data), ctypes.byref(options), ctypes.byref(report))
         else:
             ids = list(prompt)
-            call("generate_tokens", self._pointer, lib.array_of(ctypes.c_uint32, ids), len(ids),
+            call("generate_tokens", self._pointer, lib.array_u32("prompt", ids), len(ids),
                  ctypes.byref(options), ctypes.byref(report))
         caught.check()
         return Generated("".join(texts), tokens, _STOPS[report.stop], report.prompt_tokens, report.prefill_ns,

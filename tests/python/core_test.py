@@ -23,10 +23,13 @@ class DeviceTest(unittest.TestCase):
         self.assertTrue(cpu[0].available)
         for info in infos:
             self.assertEqual(info.available, info.reason == "", info)
+            self.assertEqual((info.unified_memory, info.memory_bytes, info.compute_units),
+                             (None, None, None))  # of opened devices only
 
     def test_opened_device_tells_what_it_is(self):
         device = onepass.Device("cpu", threads=2)
         self.assertEqual(device.info.compute_units, 2)
+        self.assertGreater(device.info.memory_bytes, 0)
         self.assertTrue(device.info.unified_memory)
         self.assertEqual(repr(device), "onepass.Device('cpu')")
         device.wait()
@@ -36,6 +39,16 @@ class DeviceTest(unittest.TestCase):
             onepass.Device("toaster")
         self.assertEqual(caught.exception.code, "not_found")
         self.assertIn("toaster", caught.exception.message)
+
+    def test_threads_that_do_not_fit_are_errors(self):
+        for threads in (-1, 2**32, 2**40):
+            with self.assertRaises(ValueError) as caught:
+                onepass.Device("cpu", threads=threads)
+            self.assertEqual(str(caught.exception),
+                             f"threads is {threads}, expected 0 to 4294967295")
+        with self.assertRaises(TypeError) as caught:
+            onepass.Device("cpu", threads=1.5)
+        self.assertEqual(str(caught.exception), "threads is 1.5, expected an integer, got float")
 
     def test_versions(self):
         self.assertEqual(onepass.__version__, onepass.version())
@@ -125,6 +138,44 @@ class ArrayTest(unittest.TestCase):
             self.device.zeros((2, 33), "q8_0")
         with self.assertRaises(ValueError):
             self.device.zeros((1, 1, 1, 1, 1))
+        for shape in (-1, (2, 2**32), np.array([-3])):
+            with self.assertRaisesRegex(ValueError, r"shape\[\d\] is -?\d+, expected 0 to 429"):
+                self.device.zeros(shape)
+        with self.assertRaises(TypeError):
+            self.device.zeros((2.5,))
+        self.assertEqual(self.device.zeros(np.int64(3)).shape, (3,))
+
+    def test_values_that_do_not_fit_are_errors(self):
+        big = np.float32(2**31)  # what float32 makes of int32's largest number
+        for values, dtype, limit, got in (
+                (np.array([1, 2**40]), None, "2147483647", "1099511627776"),
+                ([-2**31 - 1], None, "-2147483648", "-2147483649"),
+                ([-1], np.uint32, "0 to 4294967295", "-1"),
+                ([2**70], np.int32, "2147483647", str(2**70)),
+                ([[1, 256]], np.uint8, "255", "256"),
+                (np.array([big]), np.int32, "2147483647", "2147483648.0"),
+                ([0.0, np.nan], np.int32, "2147483647", "nan"),
+                ([1.0, -1e300], None, "3.40282", "-1e+300"),
+                (np.array(1e39), None, "3.40282", "1e+39"),
+                (np.array([1e5], np.float32), np.float16, "65504", "100000.0"),
+                ([70000], np.float16, "65504", "70000")):
+            with self.assertRaises(ValueError) as caught:
+                self.device.array(values, dtype)
+            self.assertRegex(str(caught.exception), rf"^onepass.Array\(\w+, .*{limit}.*, got ")
+            self.assertTrue(str(caught.exception).endswith(f"got {got}"), caught.exception)
+        array = self.device.zeros(2, np.uint8)
+        with self.assertRaises(ValueError):
+            array.write([0, 300])
+        np.testing.assert_array_equal(array.numpy(), [0, 0])
+
+    def test_values_at_the_ends_of_types_fit(self):
+        for kind in (np.uint8, np.uint16, np.uint32, np.int32):
+            ends = [np.iinfo(kind).min, np.iinfo(kind).max]
+            np.testing.assert_array_equal(self.device.array(ends, kind).numpy(), ends)
+        values = self.device.array([np.inf, -np.inf, np.nan, 3.4028235e38, 1e-300]).numpy()
+        np.testing.assert_array_equal(
+            values, np.array([np.inf, -np.inf, np.nan, np.finfo(np.float32).max, 0]))
+        self.assertEqual(self.device.array(2.5).numpy(), 2.5)
 
     def test_write_and_reshape(self):
         array = self.device.zeros((2, 8))
@@ -259,6 +310,23 @@ class RecordTest(unittest.TestCase):
             self.assertEqual(caught.exception.code, code, caught.exception)
             with self.assertRaises(onepass.Error):  # the first error stays
                 recorder.compile()
+
+    def test_only_arrays_are_tensors(self):
+        x = self.device.zeros(4)
+        for wrong in (np.zeros(4), [0.0] * 4, 1.0, self.device):
+            with self.assertRaises(TypeError) as caught:
+                self.device.record().add(x, wrong, out=x)
+            self.assertEqual(str(caught.exception),
+                             f"add: b is no onepass.Array, got {type(wrong).__name__}; "
+                             "device.array(values) makes one")
+
+    def test_options_that_do_not_fit_are_errors(self):
+        x, positions = self.device.zeros((1, 1, 8)), self.device.zeros(1, np.uint32)
+        for wrong in (-1, 2**32):
+            with self.assertRaises(ValueError) as caught:
+                self.device.record().rope(x, positions, out=x, rope_dim=wrong)
+            self.assertEqual(str(caught.exception),
+                             f"rope: rope_dim is {wrong}, expected 0 to 4294967295")
 
     def test_rope_modes(self):
         x = np.random.default_rng(2).normal(size=(2, 1, 8)).astype(np.float32)

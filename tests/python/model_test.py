@@ -93,6 +93,27 @@ class ModelTest(unittest.TestCase):
         with self.assertRaises(onepass.Error):
             self.model.generate("Once", context=64, temperature=-1.0)
 
+    def test_numbers_that_do_not_fit_are_errors(self):
+        sequence = self.model.sequence(context=64)
+        small, large = "4294967295", "18446744073709551615"
+        for wrong, message in (
+                (lambda n: self.model.detokenize([1, n]), "ids[1] is {}, expected 0 to " + small),
+                (sequence.truncate, "length is {}, expected 0 to " + small),
+                (lambda n: sequence.append([n]), "tokens[0] is {}, expected 0 to " + small),
+                (lambda n: sequence.generate([n]), "prompt[0] is {}, expected 0 to " + small),
+                (lambda n: sequence.generate("a", max_tokens=n),
+                 "max_tokens is {}, expected 1 to " + small),
+                (lambda n: sequence.generate("a", top_k=n), "top_k is {}, expected 0 to " + small),
+                (lambda n: sequence.generate("a", seed=n), "seed is {}, expected 0 to " + large),
+                (lambda n: self.model.sequence(context=n),
+                 "context is {}, expected 0 to " + small)):
+            for number in (-1, 2**70):
+                with self.assertRaises(ValueError) as caught:
+                    wrong(number)
+                self.assertEqual(str(caught.exception), message.format(number))
+        self.assertEqual(len(sequence), 0)
+        self.assertEqual(len(sequence.generate("a", max_tokens=1, seed=2**64 - 1).tokens), 1)
+
     def test_synthetic_and_progress(self):
         seen = []
         model = onepass.Model("synthetic:tiny:q4_0", self.device,
