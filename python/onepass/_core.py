@@ -300,6 +300,9 @@ class Recorder(Handle):
                 given[key] = value
             elif key in info.options:
                 if key == "rope_mode":
+                    if value not in _ROPE_MODES:
+                        raise ValueError(f"{name}: rope_mode is {value!r}, expected one of "
+                                         f"{', '.join(map(repr, _ROPE_MODES))}")
                     value = _ROPE_MODES[value]
                 elif _OPTION_TYPES[key] is ctypes.c_uint32:
                     value = lib.unsigned(f"{name}: {key}", value)

@@ -62,6 +62,9 @@ class Model(Handle):
     kind = "model"
 
     def __init__(self, path, device=None, tokenizer=True, progress=None):
+        if device is not None and not isinstance(device, Device):
+            raise TypeError(f"device is no onepass.Device, got {type(device).__name__}; "
+                            'onepass.Device("cpu") opens one')
         self.device = Device() if device is None else device
         pointer, caught = ctypes.c_void_p(), _Caught()
         options = lib.ModelOptions(no_tokenizer=int(not tokenizer))

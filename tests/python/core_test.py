@@ -345,6 +345,8 @@ class RecordTest(unittest.TestCase):
         expected = np.concatenate([low * np.cos(angles) - high * np.sin(angles),
                                    low * np.sin(angles) + high * np.cos(angles)])
         np.testing.assert_allclose(results["neox"][1, 0], expected, rtol=1e-4, atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "rope_mode is 'neo', expected one of .*'neox'"):
+            self.device.record().rope(self.device.array(x), positions, out=out, rope_mode="neo")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,10 @@ class ModelTest(unittest.TestCase):
         with self.assertRaises(onepass.Error):
             self.model.generate("Once", context=64, temperature=-1.0)
 
+    def test_a_name_is_no_device(self):
+        with self.assertRaisesRegex(TypeError, "device is no onepass.Device, got str"):
+            onepass.Model("synthetic:tiny:q8_0", "cpu")
+
     def test_numbers_that_do_not_fit_are_errors(self):
         sequence = self.model.sequence(context=64)
         small, large = "4294967295", "18446744073709551615"
