@@ -56,6 +56,12 @@ class GenerateChatTest(ChatCase):
                           "--template-var", "c=plain text", "--template-var", "d=x=y")
         self.assertEqual(shown, [False, [1, 2.5], "plain text", "x=y"])
 
+    def test_variables_replace_what_templates_are_given(self):
+        template = self.write("v.jinja", "{{ [tools, bos_token, messages | length] | tojson }}")
+        shown = self.json("generate", "--chat", "--template", template, "-p", "x", "--show-prompt",
+                          "--template-var", "tools=[1]", "--template-var", "bos_token=X")
+        self.assertEqual(shown, [[1], "X", 1])
+
     def test_errors(self):
         # The model in the box only continues texts.
         for command in (["generate", "--chat", "-p", "Hi"], ["chat"],

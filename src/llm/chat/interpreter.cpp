@@ -61,6 +61,11 @@ Interpreter::Interpreter(std::string_view source, const ChatLimits& limits, std:
 }
 
 void Interpreter::define(std::string_view name, Value value) {
+  for (auto& [known, old] : scope_->variables) {
+    if (known != name) continue;
+    old = std::move(value);
+    return;
+  }
   scope_->variables.emplace_back(name, std::move(value));
 }
 
