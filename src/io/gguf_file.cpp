@@ -81,9 +81,14 @@ Status GgufFile::check_shard(const Shard& shard, std::uint64_t no, std::uint64_t
 Result<GgufFile> GgufFile::open(const std::string& path, const GgufFileOptions& options) {
   return guarded([&]() -> Result<GgufFile> {
     GgufFile model;
-    ONEPASS_ASSIGN(Shard first, open_shard(path, options));
-    ONEPASS_ASSIGN(const std::uint64_t count, shard_count(first.gguf));
-    model.shards_.push_back(std::move(first));
+    Result<Shard> first = open_shard(path, options);
+    if (!first) {
+      Error e = std::move(first).error();
+      if (e.message.find(path) == std::string::npos) e.message = path + ": " + e.message;
+      return e;
+    }
+    ONEPASS_ASSIGN(const std::uint64_t count, shard_count(first->gguf));
+    model.shards_.push_back(std::move(*first));
     if (count == 1) return model;
 
     ONEPASS_TRY(check_shard(model.shards_[0], 0, count));
