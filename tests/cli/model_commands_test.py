@@ -196,7 +196,7 @@ class BenchTest(CliCase):
             self.assertEqual(r["read_share"] == "", r["n_gen"] == "0")
 
     def test_bad_input(self):
-        self.fails(1, "bench", "-m", TINY, "-p", "0", "-n", "0", says=("both 0",))
+        self.fails(2, "bench", "-m", TINY, "-p", "0", "-n", "0", says=("nothing to measure",))
         self.fails(2, "bench", "-m", TINY, "-o", "xml", says=("xml",))
         self.fails(2, "bench", "-m", TINY, "-p", "many", says=("--n-prompt",))
         self.fails(2, "bench", "-m", TINY, "-r", "0", says=("--repetitions",))

@@ -3,6 +3,7 @@ people compare: quiet runs, JSON lines and log-probabilities of generate, format
 divergence, tensors, hashes and differences of files, offsets of tokens, devices. TEST_DATA may be
 empty; what needs it is then skipped."""
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -12,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import struct
 
 from support import SLOW, STORIES, TEST_DATA, TINY, CliCase, main, spawn
@@ -174,6 +176,22 @@ class BenchOutputTest(CliCase):
         self.assertEqual(len(json.loads(both.stdout)), 2)
         self.assertIn(b"| tg", both.stderr.replace(b"  ", b""))
         self.fails(2, *self.SMALL, "--output-err", "xml", says=["xml"])
+
+    def test_sql_can_be_read(self):
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            for name in ("one", "it's"):
+                os.symlink(STORIES, self.path(name))
+                database.executescript(self.text("bench", "-m", self.path(name), "-p", "4", "-n", "3",
+                                                 "-r", "1", "-o", "sql"))
+            rows = database.execute("SELECT test, avg_ts, read_share, model_filename "
+                                    "FROM onepass_bench").fetchall()
+        self.assertEqual([r[0] for r in rows], ["pp4", "tg3", "pp4", "tg3"])
+        self.assertTrue(all(r[1] > 0 for r in rows), rows)
+        self.assertIsNone(rows[0][2])  # a prompt has none
+        self.assertEqual(rows[3][3], self.path("it's"))
+        rows = self.write("rows.json", self.ok("bench", "-m", TINY, "-p", "4", "-n", "0", "-r", "1",
+                                               "-o", "json").stdout)
+        self.fails(2, "bench", "--compare", rows, "--with", rows, "-o", "sql", says=["--with"])
 
     def test_lines_can_be_compared(self):
         before = self.write("before.jsonl", self.ok(*self.SMALL, "-o", "jsonl").stdout)

@@ -157,6 +157,14 @@ class Printer {
   Status begin() const {
     if (format_ == "json") return put_("[");
     if (format_ == "none" || format_ == "jsonl") return {};
+    if (format_ == "sql") {
+      std::string columns;
+      for_each_field({}, [&](const char* name, const auto& value) {
+        columns += std::string(columns.empty() ? "\n  " : ",\n  ") + name + " " + sql_type(value);
+      });
+      return put_(std::string("CREATE TABLE IF NOT EXISTS ") + sql_table + " (" + columns +
+                  "\n);\n");
+    }
     if (format_ == "csv") {
       std::string line;
       for_each_field({}, [&](const char* name, const auto&) {
@@ -183,6 +191,15 @@ class Printer {
       json.end_object();
       if (format_ == "jsonl") return put_(json.text() + "\n");
       return put_(std::string(std::exchange(first_, false) ? "\n  " : ",\n  ") + json.text());
+    }
+    if (format_ == "sql") {
+      std::string names, values;
+      for_each_field(r, [&](const char* name, const auto& value) {
+        names += std::string(names.empty() ? "" : ", ") + name;
+        values += (values.empty() ? "" : ", ") + sql(value);
+      });
+      return put_(std::string("INSERT INTO ") + sql_table + " (" + names + ") VALUES (" + values +
+                  ");\n");
     }
     if (format_ == "csv") {
       std::string line;
@@ -213,11 +230,20 @@ class Printer {
     }
     return line + "\n";
   }
-  static std::string csv(const std::string& text) {
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-    return out + "\"";
+  // The text between two such marks; a mark in it is written twice.
+  static std::string quoted(const std::string& text, char mark) {
+    std::string out(1, mark);
+    for (const char c : text) out += std::string(c == mark ? 2 : 1, c);
+    return out + mark;
   }
+  static constexpr const char* sql_table = "onepass_bench";
+  static const char* sql_type(const std::string&) { return "TEXT"; }
+  static const char* sql_type(std::uint64_t) { return "INTEGER"; }
+  static const char* sql_type(double) { return "REAL"; }
+  static std::string sql(const std::string& text) { return quoted(text, '\''); }
+  static std::string sql(std::uint64_t n) { return csv(n); }
+  static std::string sql(double n) { return is_known(n) ? csv(n) : "NULL"; }
+  static std::string csv(const std::string& text) { return quoted(text, '"'); }
   static std::string csv(std::uint64_t n) { return std::to_string(n); }
   static std::string csv(double n) {
     char text[32];
@@ -301,6 +327,7 @@ std::vector<Test> tests_of(const BenchArgs& args) {
 
 // Two stored sets of runs.
 Result<int> compare_stored(const BenchArgs& args, const Baseline& baseline) {
+  if (args.output == "sql") refuse("-o", "sql, expected md, csv, json or jsonl with --with");
   ONEPASS_ASSIGN(const std::vector<StoredTest> now, read_bench(args.with));
   std::vector<ComparedTest> compared;
   for (const StoredTest& test : now) {
@@ -318,7 +345,6 @@ StoredTest stored(const Row& row) {
 }
 
 Result<int> run_bench(BenchArgs& args) {
-  if (!args.with.empty() && args.compare.empty()) refuse("--with", "needs --compare");
   ONEPASS_ASSIGN(const Baseline baseline, Baseline::read(args.compare, args.tolerance / 100.0));
   if (!args.with.empty()) return compare_stored(args, baseline);
   const std::vector<Test> tests = tests_of(args);
@@ -326,11 +352,10 @@ Result<int> run_bench(BenchArgs& args) {
   for (const Test& t : tests) {
     context = std::max(context, std::uint64_t{t.depth} + t.tokens());
   }
-  if (tests.empty() || context > llm::max_context) {
-    return fail(ErrorCode::invalid_argument,
-                tests.empty() ? "bench: -p and -n are both 0"
-                              : "bench: " + std::to_string(context) + " tokens, at most " +
-                                    std::to_string(llm::max_context) + " are allowed");
+  if (tests.empty()) refuse("-p", "0, as is -n: there is nothing to measure");
+  if (context > llm::max_context) {
+    refuse("-d", std::to_string(context) + " tokens with those of a test, at most " +
+                     std::to_string(llm::max_context) + " are allowed");
   }
   Row row;
   ONEPASS_ASSIGN(row.file, args.model.path());
@@ -339,6 +364,7 @@ Result<int> run_bench(BenchArgs& args) {
   options.kv = args.kv == "f32" ? DType::f32 : DType::f16;
   ONEPASS_ASSIGN(const llm::TextModel opened,
                  args.model.open(false, {.context = context, .kv = options.kv}));
+  warn_of_context(opened.model->config().context, context);
   const DeviceInfo& device = opened.model->device().info();
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, options));
   row.model = facts_of(*opened.model);
@@ -403,21 +429,25 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_option("--kv", args->kv, "cache: f16 or f32")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();
-  command
-      ->add_option("-o,--output", args->output,
-                   "md, csv, json or jsonl (a line for each test); all but the first tell more")
-      ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
-      ->capture_default_str();
+  CLI::Option* output =
+      command
+          ->add_option(
+              "-o,--output", args->output,
+              "md, csv, json, jsonl (a line for each test) or sql; all but the first tell more")
+          ->check(CLI::IsMember({"md", "csv", "json", "jsonl", "sql"}))
+          ->capture_default_str();
   command->add_option("--output-err", args->output_err, "the same rows on stderr, as -o")
-      ->check(CLI::IsMember({"none", "md", "csv", "json", "jsonl"}))
+      ->check(CLI::IsMember({"none", "md", "csv", "json", "jsonl", "sql"}))
       ->capture_default_str();
-  command->add_flag("--json", args->json, "as -o json");
-  command
-      ->add_option("--compare", args->compare,
-                   "files of earlier runs with -o json or jsonl: exit 1 if this one is slower")
-      ->delimiter(',');
+  command->add_flag("--json", args->json, "as -o json")->excludes(output);
+  CLI::Option* compare =
+      command
+          ->add_option("--compare", args->compare,
+                       "files of earlier runs with -o json or jsonl: exit 1 if this one is slower")
+          ->delimiter(',');
   command->add_option("--with", args->with, "run nothing: compare those files with these")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->needs(compare);
   command->add_option("--tolerance", args->tolerance, "percent that count as no difference")
       ->check(number_from(0.0, 100.0))
       ->capture_default_str();
