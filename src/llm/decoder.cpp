@@ -36,7 +36,7 @@ tl::unexpected<Error> refuse(const char* what, float got, const char* expected,
 
 Status check(const SamplingOptions& o) {
   if (!(o.temperature >= 0.0f) || !std::isfinite(o.temperature)) {
-    return refuse("temperature", o.temperature, "0 or more");
+    return refuse("temperature", o.temperature, "a finite number of 0 or more");
   }
   if (!(o.top_p > 0.0f && o.top_p <= 1.0f)) return refuse("top_p", o.top_p, "above 0, at most 1");
   if (!(o.min_p >= 0.0f && o.min_p <= 1.0f)) return refuse("min_p", o.min_p, "from 0 to 1");

@@ -191,7 +191,7 @@ class GenerateTest(CliCase):
         self.assertEqual(json.loads(out)["stop"], "cancelled")
 
     def test_closed_pipe_ends_quietly(self):
-        with spawn("generate", "-n", "50000", "-m", TINY, "-c", "50000", "--tokens",
+        with spawn("generate", "-n", "8000", "-m", TINY, "-c", "8192", "--tokens",
                    "1") as process:
             process.stdout.read(5)
             process.stdout.close()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "core/os.h"
@@ -69,7 +70,11 @@ double read_bandwidth(const llm::Model& model) {
     checksum += check;
   };
   std::vector<std::thread> threads;
-  for (std::uint32_t i = 1; i < device.info().compute_units; ++i) threads.emplace_back(work);
+  try {
+    for (std::uint32_t i = 1; i < device.info().compute_units; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // As many as there are.
+  }
   work();
   for (std::thread& t : threads) t.join();
   const std::uint64_t elapsed = os::now_ns() - start;

@@ -2,14 +2,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <memory>
 #include <vector>
 
 #include "block.h"
 #include "common.h"
 #include "onepass/ops.h"
+#include "print_to.h"
 #include "terminal.h"
 
 namespace onepass::tool {
@@ -47,11 +46,6 @@ Result<std::vector<float>> run_passes(const Block& block, const Device& device, 
 
 Status run_block(BlockArgs& args) {
   ONEPASS_ASSIGN(const Device device, args.device.open_and_tell());
-  if (args.steps == 0 || args.steps > args.shape.context) {
-    return fail(ErrorCode::invalid_argument, "block: " + std::to_string(args.steps) +
-                                                 " steps do not fit in a context of " +
-                                                 std::to_string(args.shape.context));
-  }
   ONEPASS_ASSIGN(const Block block, Block::create(device, args.shape, 1));
   const GraphExecutor executor(device);
 
@@ -85,44 +79,40 @@ Status run_block(BlockArgs& args) {
     return fail(ErrorCode::internal, "block: the three ways gave different logits");
   }
   if (!args.dot.empty()) {
-    std::ofstream file(args.dot);
-    file << plan.to_dot();
-    if (!file) return fail(ErrorCode::io, "cannot write " + args.dot);
+    ONEPASS_TRY(write_file(args.dot, plan.to_dot()));
   }
-  if (args.json) {
-    std::cout << plan.to_json();
-    return {};
-  }
+  if (args.json) return put(plan.to_json());
+  std::string out;
   const PlanReport& r = plan.report();
-  std::printf("one token through %u layer(s) of width %u\n", args.shape.layers, args.shape.dim);
-  std::printf(
-      "  dispatches %u, levels %u, barriers %u (= longest path - 1), edges %u of %u found\n",
-      r.dispatches, r.levels, r.barriers, r.edges, r.hazard_edges);
-  std::printf("  scratch %.1f KiB in an arena of %.1f KiB\n",
-              static_cast<double>(r.scratch_bytes) / 1024.0,
-              static_cast<double>(r.arena_bytes) / 1024.0);
-  std::printf(
-      "  schedule proven: %s; compiled in %.0f us (hazards %.0f, memory %.0f, proof %.0f)\n",
-      r.validated ? "yes" : "no",
-      static_cast<double>(r.fuse_ns + r.lower_ns + r.hazards_ns + r.memory_ns + r.validate_ns +
-                          r.record_ns) /
-          1e3,
-      static_cast<double>(r.hazards_ns) / 1e3, static_cast<double>(r.memory_ns) / 1e3,
-      static_cast<double>(r.validate_ns) / 1e3);
-  std::printf("median of %u tokens, same bits in all three:\n", args.steps);
-  std::printf("  direct         %8.1f us\n", median_us(direct_us));
-  std::printf("  recorded       %8.1f us  (%u barriers, %u moved)\n", median_us(recorded_us),
-              finished.barrier_count(), finished.moved);
-  std::printf("  replayed plan  %8.1f us\n", median_us(plan_us));
+  print_to(out, "one token through %u layer(s) of width %u\n", args.shape.layers, args.shape.dim);
+  print_to(out,
+           "  dispatches %u, levels %u, barriers %u (= longest path - 1), edges %u of %u found\n",
+           r.dispatches, r.levels, r.barriers, r.edges, r.hazard_edges);
+  print_to(out, "  scratch %.1f KiB in an arena of %.1f KiB\n",
+           static_cast<double>(r.scratch_bytes) / 1024.0,
+           static_cast<double>(r.arena_bytes) / 1024.0);
+  print_to(out,
+           "  schedule proven: %s; compiled in %.0f us (hazards %.0f, memory %.0f, proof %.0f)\n",
+           r.validated ? "yes" : "no",
+           static_cast<double>(r.fuse_ns + r.lower_ns + r.hazards_ns + r.memory_ns + r.validate_ns +
+                               r.record_ns) /
+               1e3,
+           static_cast<double>(r.hazards_ns) / 1e3, static_cast<double>(r.memory_ns) / 1e3,
+           static_cast<double>(r.validate_ns) / 1e3);
+  print_to(out, "median of %u tokens, same bits in all three:\n", args.steps);
+  print_to(out, "  direct         %8.1f us\n", median_us(direct_us));
+  print_to(out, "  recorded       %8.1f us  (%u barriers, %u moved)\n", median_us(recorded_us),
+           finished.barrier_count(), finished.moved);
+  print_to(out, "  replayed plan  %8.1f us\n", median_us(plan_us));
   if (args.device.profile) {
-    std::printf("%-24s %8s %12s %10s\n", "kernel", "count", "total us", "mean us");
+    print_to(out, "%-24s %8s %12s %10s\n", "kernel", "count", "total us", "mean us");
     for (const LabelTimes& t : device.profile().dispatches) {
-      std::printf("%-24s %8llu %12.1f %10.2f\n", t.label.c_str(),
-                  static_cast<unsigned long long>(t.count), static_cast<double>(t.total_ns) / 1e3,
-                  static_cast<double>(t.total_ns) / 1e3 / static_cast<double>(t.count));
+      print_to(out, "%-24s %8llu %12.1f %10.2f\n", t.label.c_str(),
+               static_cast<unsigned long long>(t.count), static_cast<double>(t.total_ns) / 1e3,
+               static_cast<double>(t.total_ns) / 1e3 / static_cast<double>(t.count));
     }
   }
-  return {};
+  return put(out);
 }
 
 }  // namespace
@@ -136,7 +126,9 @@ void add_block(CLI::App& app, Run& run) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   command->add_option("--dim", args->shape.dim)->capture_default_str()->check(CLI::Range(8, 8192));
-  command->add_option("--steps", args->steps, "tokens")->capture_default_str();
+  command->add_option("--steps", args->steps, "tokens")
+      ->check(CLI::Range(1u, args->shape.context))
+      ->capture_default_str();
   command->add_flag("--json", args->json, "the plan as JSON on stdout");
   command->add_option("--dot", args->dot, "write the plan as a Graphviz file");
   command->footer("Example:\n  onepass block --layers 4 --threads 2");

@@ -218,10 +218,7 @@ Result<int> run_chat(ChatCommandArgs& args) {
   llm::DecoderOptions decoder;
   const std::uint32_t trained = model.model->config().context;
   decoder.context = args.context != 0 ? args.context : std::min(trained, default_context);
-  if (args.context > trained) {
-    std::cerr << "note: the model was trained on " << trained << " tokens, -c asks for "
-              << args.context << '\n';
-  }
+  warn_of_context(trained, args.context);
   decoder.sampling = args.sampling.options;
   ONEPASS_ASSIGN(llm::ChatSession session,
                  llm::ChatSession::create(std::move(model), std::move(chat), decoder));

@@ -85,13 +85,19 @@ void add_convert(CLI::App& app, Run& run) {
       "--type", args->type,
       "GGUF: a type of onepass quantize; folder: f32, f16, bf16 (default: as stored, "
       "f16 for quantized weights)");
-  command->add_option("--bits", args->options.bits, "folder: MLX weights of 2, 3, 4, 6 or 8 bits")
-      ->check(CLI::IsMember({2, 3, 4, 6, 8}));
-  command->add_option("--group", args->options.group_size, "weights that share a scale")
+  CLI::Option* bits =
+      command
+          ->add_option("--bits", args->options.bits, "folder: MLX weights of 2, 3, 4, 6 or 8 bits")
+          ->check(CLI::IsMember({2, 3, 4, 6, 8}));
+  command
+      ->add_option("--group", args->options.group_size, "with --bits: weights that share a scale")
       ->check(CLI::IsMember({32, 64, 128}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(bits);
   command->add_flag("--no-tokenizer", args->no_tokenizer, "leave the tokenizer out");
-  command->add_option("-t,--threads", args->options.threads, "0: all cores")->capture_default_str();
+  command->add_option("-t,--threads", args->options.threads, "0: all cores")
+      ->check(CLI::Range(0u, max_threads))
+      ->capture_default_str();
   command->add_flag("--json", args->json, "what was written as JSON");
   add_quiet_to(*command);
   command->footer(

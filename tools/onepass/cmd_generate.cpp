@@ -211,25 +211,28 @@ Result<int> show_prompt(const GenerateArgs& args, const llm::ChatTemplate& chat)
   return 0;
 }
 
-// As trained, but no more than this run needs.
-std::uint32_t context_for(const GenerateArgs& args, std::uint32_t trained, std::size_t prompt) {
+std::uint64_t needed_for(const GenerateArgs& args, std::size_t prompt) {
   constexpr std::uint64_t step = 256;
-  if (args.context != 0) {
-    if (args.context > trained) {
-      std::cerr << "note: the model was trained on " << trained << " tokens, -c asks for "
-                << args.context << '\n';
-    }
-    return args.context;
-  }
-  const std::uint64_t needed = (prompt + args.n + step - 1) / step * step;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(trained, needed));
+  return (std::uint64_t{prompt} + args.n + step - 1) / step * step;
 }
 
-// Before there is a tokenizer: texts have about a token for four bytes.
+// As trained, but no more than this run needs.
+std::uint32_t context_for(const GenerateArgs& args, std::uint32_t trained, std::size_t prompt) {
+  if (args.context != 0) {
+    warn_of_context(trained, args.context);
+    return args.context;
+  }
+  return static_cast<std::uint32_t>(std::min(std::uint64_t{trained}, needed_for(args, prompt)));
+}
+
+// Before there is a tokenizer: about a token for four letters, and for each byte of other signs.
 CacheArgs planned_cache(const GenerateArgs& args, std::size_t ids) {
   if (args.context != 0) return {.context = args.context, .option = "-c"};
-  const std::uint64_t prompt = ids != 0 ? ids : args.prompt.size() / 4 + 1;
-  return {.context = prompt + args.n, .up_to_trained = true, .option = "-c"};
+  const auto is_other = [](char c) { return (static_cast<unsigned char>(c) & 0x80) != 0; };
+  const auto others =
+      static_cast<std::size_t>(std::count_if(args.prompt.begin(), args.prompt.end(), is_other));
+  const std::size_t prompt = ids != 0 ? ids : (args.prompt.size() - others) / 4 + others + 1;
+  return {.context = needed_for(args, prompt), .up_to_trained = true, .option = "-c"};
 }
 
 // Of the token that was chosen last.
@@ -351,9 +354,13 @@ void add_generate(CLI::App& app, Run& run) {
   command->add_option("-n,--predict", args->n, "most tokens to generate")->capture_default_str();
   args->sampling.add_to(*command);
   add_context_to(*command, args->context, "tokens; auto or 0: what is needed, at most as trained");
-  command->add_flag("--json", args->json, "text, tokens and times as one JSON object");
-  command->add_flag("--jsonl", args->jsonl,
-                    "JSON lines: one at the start, one for each token as it comes, and as --json");
+  CLI::Option* json =
+      command->add_flag("--json", args->json, "text, tokens and times as one JSON object");
+  CLI::Option* jsonl = command->add_flag(
+      "--jsonl", args->jsonl,
+      "JSON lines: one at the start, one for each token as it comes, and as --json");
+  jsonl->excludes(json);
+  command->get_option("--show-prompt")->excludes(json)->excludes(jsonl);
   CLI::Option* logprobs =
       command
           ->add_option("--logprobs", args->n_top,

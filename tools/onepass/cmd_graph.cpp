@@ -108,9 +108,13 @@ void add_graph(CLI::App& app, Run& run) {
   const auto args = std::make_shared<GraphArgs>();
   CLI::App* command = app.add_subcommand("graph", "the schedule of a model's pass");
   args->model.add_to(*command);
-  command->add_option("--prefill", args->prefill, "the pass of N prompt tokens, not of one token")
+  command
+      ->add_option(
+          "--prefill", args->prefill,
+          "the pass that N prompt tokens go through, not that of one: rows are a power of two, "
+          "512 at most")
       ->check(CLI::Range(1u, llm::max_context));
-  command->add_option("-c,--context", args->context, "tokens of context (default: at most 4096)");
+  add_context_to(*command, args->context, "tokens; auto or 0: as trained, at most 4096");
   command->add_flag("--no-fuse", args->no_fuse, "every op its own dispatch");
   command->add_option("--policy", args->policy, "order of the dispatches: exact or greedy")
       ->check(CLI::IsMember({"exact", "greedy"}))

@@ -103,7 +103,8 @@ void add_help(CLI::App& app, Run& run) {
       ->add_option("--search", args->search,
                    "list the commands and options with this word in name, text or variable")
       ->excludes(words);
-  command->add_flag("--json", args->json, "every command and option as one JSON object");
+  command->add_flag("--json", args->json, "every command and option as one JSON object")
+      ->excludes("--search");
   command->footer(
       "Examples:\n  onepass help generate\n  onepass help --search context\n"
       "  onepass help --json");

@@ -271,7 +271,8 @@ void add_perplexity(CLI::App& app, Run& run) {
   kl->excludes(file)->excludes(save);
   command->add_option("-c,--context", args->context, "tokens of a window; with --kl as in its file")
       ->check(CLI::Range(4u, llm::max_context))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(kl);
   command->add_option("--chunks", args->chunks, "at most so many windows, 0: all")
       ->capture_default_str();
   command->add_option("--kv", args->kv, "cache: f16 or f32")

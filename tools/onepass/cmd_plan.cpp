@@ -41,9 +41,13 @@ Result<SavedPlan> compile_plan(PlanArgs& args) {
 
 void add_compile_options(CLI::App& command, PlanArgs& args) {
   args.model.add_to(command);
-  command.add_option("--prefill", args.prefill, "the pass of N prompt tokens, not of one token")
+  command
+      .add_option(
+          "--prefill", args.prefill,
+          "the pass that N prompt tokens go through, not that of one: rows are a power of two, "
+          "512 at most")
       ->check(CLI::Range(1u, llm::max_context));
-  command.add_option("-c,--context", args.context, "tokens of context (default: at most 4096)");
+  add_context_to(command, args.context, "tokens; auto or 0: as trained, at most 4096");
   command.add_flag("--no-fuse", args.no_fuse, "every op its own dispatch");
   command.add_option("--policy", args.policy, "order of the dispatches: exact or greedy")
       ->check(CLI::IsMember({"exact", "greedy"}))

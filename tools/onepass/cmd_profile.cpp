@@ -26,12 +26,17 @@ Status run_profile_command(ProfileArgs& args) {
   if (args.options.tokens == 0 && args.options.prefill == 0) {
     refuse("-n", "0 tokens and no --prefill: there is nothing to profile");
   }
+  if (!args.html.empty() && args.html == args.trace) {
+    refuse("--html", "names the same file as --trace");
+  }
   if (args.options.prefill == 1) refuse("--prefill", "1 token is a decode pass; give 2 or more");
   args.model.device.profile = true;
   args.options.roof = args.roof_gb * 1e9;
   args.options.compare_plans = !args.html.empty();
   ONEPASS_ASSIGN(const std::string path, args.model.path());
   ONEPASS_ASSIGN(const llm::TextModel opened, args.model.open(false));
+  warn_of_context(opened.model->config().context,
+                  std::uint64_t{args.options.prefill} + args.options.tokens);
   ONEPASS_ASSIGN(const ModelProfile profile, run_profile(opened, path, args.options));
   if (!args.trace.empty()) ONEPASS_TRY(write_and_tell(args.trace, trace_json(profile)));
   if (!args.html.empty()) ONEPASS_TRY(write_and_tell(args.html, profile_page(profile)));
@@ -51,10 +56,7 @@ void add_profile(CLI::App& app, Run& run) {
       ->capture_default_str();
   command->add_option("--prefill", args->options.prefill, "first a prompt of N tokens")
       ->check(tokens);
-  command
-      ->add_option("-c,--context", args->options.context,
-                   "tokens of context (default: as many as needed)")
-      ->check(tokens);
+  add_context_to(*command, args->options.context, "tokens; auto or 0: as many as needed");
   command->add_option("--roof", args->roof_gb, "memory speed in GB/s (default: measured)")
       ->check(number_from(0.0, 1e6));
   command->add_option("--trace", args->trace, "write a trace for ui.perfetto.dev");

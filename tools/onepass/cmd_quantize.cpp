@@ -116,7 +116,9 @@ void add_quantize(CLI::App& app, Run& run) {
   command->add_flag("--pure", args->options.pure, "the same format for every matrix");
   command->add_flag("--requantize", args->options.requantize,
                     "take a source with fewer bits than q8_0 too");
-  command->add_option("-t,--threads", args->options.threads, "0: all cores")->capture_default_str();
+  command->add_option("-t,--threads", args->options.threads, "0: all cores")
+      ->check(CLI::Range(0u, max_threads))
+      ->capture_default_str();
   command->add_flag("--json", args->json, "sizes of every kind and tensor as JSON");
   add_quiet_to(*command);
   command->footer(

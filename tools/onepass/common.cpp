@@ -55,6 +55,7 @@ Status put(std::string_view data) {
 }
 
 Status write_file(const std::string& path, std::string_view data) {
+  if (path == "-") refuse("-", "names no file; a file of that name is ./-");
   ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
   ONEPASS_TRY(file.write(data));
   return file.commit();
@@ -147,7 +148,8 @@ void DeviceArgs::add_choice_to(CLI::App& app) {
          "tells of one")
       ->capture_default_str()
       ->group(device_group);
-  app.add_option("-t,--threads", options.threads, "worker threads, 0: all cores")
+  app.add_option("-t,--threads", options.threads, "worker threads of the CPU, 0: all cores")
+      ->check(CLI::Range(0u, max_threads))
       ->capture_default_str()
       ->group(device_group);
   app.add_option("--cpu-features", cpu_features,
@@ -235,6 +237,12 @@ Result<Device> DeviceArgs::open_and_tell() {
                                         : " threads")
           << "), " << reason(*this, info) << '\n';
   return device;
+}
+
+void warn_of_context(std::uint64_t trained, std::uint64_t asked) {
+  if (asked <= trained) return;
+  std::cerr << "onepass: warning: the model was trained on " << trained << " tokens, asked for are "
+            << asked << '\n';
 }
 
 Result<std::string> built_in_model() {

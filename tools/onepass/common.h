@@ -53,7 +53,7 @@ int exit_code(const Status& status);
 
 // Writes to stdout at once. A full disk is an error of code io.
 Status put(std::string_view data);
-// The file appears only when it is complete.
+// The file appears only when it is complete. "-" is wrong usage: stdout has the data.
 Status write_file(const std::string& path, std::string_view data);
 // All of stdin, at most max_input_bytes.
 inline constexpr std::size_t max_input_bytes = std::size_t{1} << 30;
@@ -70,6 +70,11 @@ CLI::Validator number_from(double min, double max);
 void add_quiet_to(CLI::App& app);
 // -c: tokens, where 0 and auto are the same.
 void add_context_to(CLI::App& app, std::uint32_t& context, const std::string& help);
+
+inline constexpr std::uint32_t max_threads = 4096;
+
+// Says so where more tokens are asked for than the model was trained on.
+void warn_of_context(std::uint64_t trained, std::uint64_t asked);
 
 struct DeviceArgs {
   std::string name = "auto";

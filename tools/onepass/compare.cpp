@@ -171,7 +171,13 @@ Result<std::vector<StoredTest>> read_bench(const std::vector<std::string>& paths
       ONEPASS_TRY(read_lines(path, text, out));
       continue;
     }
-    ONEPASS_ASSIGN(const io::JsonValue root, io::JsonValue::parse(text));
+    Result<io::JsonValue> parsed = io::JsonValue::parse(text);
+    if (!parsed) {
+      Error error = std::move(parsed).error();
+      error.message = path + ": " + error.message;
+      return error;
+    }
+    const io::JsonValue& root = *parsed;
     if (root.kind != io::JsonKind::array) {
       return bad(path, root, "no list of tests; onepass bench -o json writes one");
     }

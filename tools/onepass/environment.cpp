@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "suggest.h"
 
@@ -24,6 +25,19 @@ constexpr OtherVariable others[] = {
     {"ONEPASS_FULL", "1: tests take their long form; the tool does not read it"},
     {"ONEPASS_TEST_DATA", "folder with test models; the tool does not read it"},
 };
+
+// Whether the words may set an option: "--top-k", "--top-k=4", "-k4".
+bool is_given(const CLI::Option& option, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    for (const std::string& name : option.get_lnames()) {
+      if (word == "--" + name || word.starts_with("--" + name + "=")) return true;
+    }
+    for (const std::string& name : option.get_snames()) {
+      if (word.starts_with("-" + name)) return true;
+    }
+    return false;
+  });
+}
 
 }  // namespace
 
@@ -74,9 +88,24 @@ void bind_environment(CLI::App& app, int argc, const char* const* argv) {
     }
   }
   if (command == &app) return;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<const CLI::Option*> set;
+  const auto is_there = [&](const CLI::Option* option) {
+    return std::find(set.begin(), set.end(), option) != set.end() || is_given(*option, words);
+  };
   for (CLI::Option* option : command->get_options()) {
-    if (const std::string name = variable_of(*option); !name.empty()) option->envname(name);
+    const std::string name = variable_of(*option);
+    const std::set<CLI::Option*> excluded = option->get_excludes();
+    if (name.empty() || std::any_of(excluded.begin(), excluded.end(), is_there)) continue;
+    option->envname(name);
+    if (variable_value(name) != nullptr) set.push_back(option);
   }
+}
+
+std::string told_by_variable(const CLI::Option& option) {
+  const char* value = option.get_envname().empty() ? nullptr : variable_value(option.get_envname());
+  if (value == nullptr || option.results() != std::vector<std::string>{value}) return {};
+  return " (" + option.get_envname() + "=" + value + ")";
 }
 
 void warn_of_unknown_variables(const CLI::App& app) {

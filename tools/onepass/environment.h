@@ -24,8 +24,12 @@ std::vector<std::string> unknown_variables(const std::vector<Variable>& known);
 const char* variable_value(const std::string& name);
 
 // Takes what the options of the command in argv were not given from the environment. Before
-// parsing; only that command: a wrong value must not hurt others.
+// parsing; only that command: a wrong value must not hurt others. Variables of options that exclude
+// one in argv, or one that a variable before them sets, are passed over.
 void bind_environment(CLI::App& app, int argc, const char* const* argv);
+
+// After parsing: " (ONEPASS_TOP_K=many)" if the option has its value from there, else nothing.
+std::string told_by_variable(const CLI::Option& option);
 
 // On stderr, one line for each.
 void warn_of_unknown_variables(const CLI::App& app);

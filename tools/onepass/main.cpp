@@ -1,4 +1,5 @@
 #include <iostream>
+#include <sstream>
 
 #include "common.h"
 #include "environment.h"
@@ -59,9 +60,22 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ConversionError*>(&error)) {
     for (const CLI::Option* option : command.get_options()) {
       if (text.find(" " + option->get_name() + " = ") == text.npos) continue;
+      const std::string value = text.substr(text.rfind(" = ") + 3);
+      const std::string from = tool::told_by_variable(*option);
+      if (option->get_items_expected_max() == 0) {
+        return text + from + ", expected 1, true, 0 or false";
+      }
       const bool whole = option->get_type_name().starts_with("UINT");
-      return text + ", expected " +
+      const bool digits = value.find_first_not_of("0123456789") == value.npos;
+      if (whole && digits) return text + from + ", which is too large";
+      return text + from + ", expected " +
              (whole ? "a whole number of 0 or more, as 4096 or 32k" : "a number");
+    }
+  }
+  if (dynamic_cast<const CLI::ValidationError*>(&error)) {
+    for (const CLI::Option* option : command.get_options()) {
+      if (text.starts_with(option->get_name() + ": "))
+        return text + tool::told_by_variable(*option);
     }
   }
   return text;
@@ -101,6 +115,7 @@ int main(int argc, char** argv) {
       "Examples:\n  onepass generate -p \"Once upon a time\"\n  onepass help generate\n"
       "  onepass help --search context");
   tool::complete_app(app);
+  tool::keep_standard_streams();
   tool::catch_signals();
   try {
     tool::bind_environment(app, argc, argv);
@@ -108,7 +123,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     return run();
   } catch (const CLI::Success& e) {
-    return app.exit(e);
+    std::ostringstream text;
+    app.exit(e, text, std::cerr);
+    return tool::exit_code(tool::put(text.str()));
   } catch (const CLI::ParseError& e) {
     std::cerr << "onepass: " << explain(app, e) << "\nRun with --help for more information.\n";
     return tool::exit_usage;

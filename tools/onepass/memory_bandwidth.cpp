@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -41,8 +42,9 @@ double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes, std::uint32_
   passes = std::max(passes, 1u);
   auto* memory = static_cast<std::byte*>(os::allocate(bytes, false));
   if (memory == nullptr) return 0.0;
-  const std::uint64_t share = bytes / threads / 4096 * 4096;
+  std::uint64_t share = 0;
   std::vector<double> seconds(passes, 0.0);
+  std::atomic<bool> begun{false};
   std::atomic<std::uint32_t> arrived{0};
   std::atomic<std::uint64_t> sink{0};
   // All threads start a pass together; it lasts until the last one is through.
@@ -51,6 +53,7 @@ double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes, std::uint32_
     while (arrived.load() < (meeting + 1) * threads) os::yield();
   };
   const auto work = [&](std::uint32_t thread) {
+    while (!begun.load()) os::yield();
     std::byte* part = memory + thread * share;
     std::memset(part, static_cast<int>(thread) + 1, share);
     std::uint32_t meeting = 0;
@@ -65,7 +68,13 @@ double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes, std::uint32_
     }
   };
   std::vector<std::thread> others;
-  for (std::uint32_t i = 1; i < threads; ++i) others.emplace_back(work, i);
+  try {
+    for (std::uint32_t i = 1; i < threads; ++i) others.emplace_back(work, i);
+  } catch (const std::system_error&) {
+    threads = static_cast<std::uint32_t>(others.size()) + 1;  // as many as there are
+  }
+  share = bytes / threads / 4096 * 4096;
+  begun = true;
   work(0);
   for (std::thread& t : others) t.join();
   os::release(memory, bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include "sizes.h"
@@ -220,8 +221,13 @@ std::string variable_of(const CLI::Option& option) {
   if (option.get_lnames().empty()) return {};
   const std::string& name = option.get_lnames().front();
   if (name == "help" || name == "version") return {};
-  // A variable must not make commands fail that are called without it.
-  if (!option.get_needs().empty() || !option.get_excludes().empty()) return {};
+  // A variable must not make commands fail that are called without it. Whether an argument without
+  // a name is given can not be told from the words alone.
+  const std::set<CLI::Option*> excluded = option.get_excludes();
+  const auto nameless = [](const CLI::Option* o) { return !o->nonpositional(); };
+  if (!option.get_needs().empty() || std::any_of(excluded.begin(), excluded.end(), nameless)) {
+    return {};
+  }
   std::string text = "ONEPASS_";
   for (const char c : name) {
     text += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <random>
+#include <string_view>
 
 #include "common.h"
 #include "terminal.h"
@@ -39,7 +40,11 @@ void SamplingArgs::check() {
       refuse("--seed", "'" + seed + "', expected a number from 0 to 2^64 - 1 or 'random'");
     }
   }
-  if (const Status status = llm::check(options); !status) refuse("sampling", status.error());
+  if (const Status status = llm::check(options); !status) {
+    constexpr std::string_view prefix = "sampling: ";
+    const std::string& text = status.error().message;
+    refuse("sampling", text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+  }
 }
 
 void SamplingArgs::tell() const {

@@ -34,6 +34,15 @@ extern "C" void on_interrupt(int) {
 
 }  // namespace
 
+void keep_standard_streams() {
+  // Opened the wrong way round, so that their use is the error it would be otherwise.
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    static_cast<void>(opened);  // the lowest number that is free
+  }
+}
+
 void catch_signals() {
   if (wake[0] < 0 && pipe(wake) == 0) {
     for (const int end : wake) {

@@ -8,6 +8,10 @@
 
 namespace onepass::tool {
 
+// Where the program was started without stdin, stdout or stderr, no file that is opened later takes
+// its number.
+void keep_standard_streams();
+
 // From here on the first Ctrl-C only sets a flag; the second one ends the process. A stdout that
 // nobody reads any more makes writes fail instead of ending the process.
 void catch_signals();
