@@ -13,23 +13,21 @@ namespace onepass::tool {
 namespace {
 
 // Sixteen bytes at a time at any optimization level.
-using Vector = std::uint64_t __attribute__((vector_size(16)));
+using Vector = std::uint64_t __attribute__((vector_size(16), may_alias));
 
-// Four places at once: a core that reads one after the other does not keep the memory busy.
-std::uint64_t sum(const std::byte* bytes, std::uint64_t n) {
+// Of bytes that start at a page. Four places at once: a core that reads one after the other does
+// not keep the memory busy. Without checks in any build: they would be what is measured.
+__attribute__((no_sanitize("address", "undefined"))) std::uint64_t sum(const std::byte* bytes,
+                                                                       std::uint64_t n) {
   constexpr std::uint64_t line = 64;
-  const std::uint64_t quarter = n / 4 / line * line;
-  const auto load = [&](std::uint64_t from) {
-    Vector v;
-    std::memcpy(&v, bytes + from, sizeof v);
-    return v;
-  };
+  const std::uint64_t quarter = n / 4 / line * line / sizeof(Vector);
+  const auto* in = reinterpret_cast<const Vector*>(bytes);
   Vector a{}, b{}, c{}, d{};
-  for (std::uint64_t i = 0; i < quarter; i += sizeof(Vector)) {
-    a += load(i);
-    b += load(quarter + i);
-    c += load(2 * quarter + i);
-    d += load(3 * quarter + i);
+  for (std::uint64_t i = 0; i < quarter; ++i) {
+    a += in[i];
+    b += in[quarter + i];
+    c += in[2 * quarter + i];
+    d += in[3 * quarter + i];
   }
   const Vector all = a + b + c + d;
   return all[0] + all[1];
