@@ -47,12 +47,14 @@ quick_cuda() {  # Without a card CUDA kernels are compiled but never run: a fift
 build_and_test() {  # build_and_test PRESET [CTEST ARGUMENT...]
   local preset=$1 junit counts flags=(-D ONEPASS_PCH=ON) target=()
   shift
+  # Several files at a time, as src/CMakeLists.txt says.
+  [ "$preset" = fuzz ] || flags+=(-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=8)
   if [ "$preset" = release ]; then
     target=(--target release_checks)
     flags+=(-D "ONEPASS_CUDA_FLAGS=$(quick_cuda)")
   else
-    # Line tables are enough to read a failure.
-    flags+=(-D "CMAKE_CXX_FLAGS_DEBUG=-O1 -g1")
+    # Line tables are enough to read a failure of a sanitizer, and tests name their lines.
+    flags+=(-D "CMAKE_CXX_FLAGS_DEBUG=-O1$([ "$preset" = dev ] || echo " -g1")")
   fi
   junit=$PWD/build/$preset/junit.xml
   if ! { cmake --preset "$preset" "${flags[@]}" &&

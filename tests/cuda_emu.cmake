@@ -7,6 +7,7 @@ add_library(onepass_cuda_emu OBJECT
   backends/cuda_emu/machine.cpp
 )
 onepass_target_defaults(onepass_cuda_emu)
+set_target_properties(onepass_cuda_emu PROPERTIES UNITY_BUILD OFF)  # tables of one name
 target_include_directories(onepass_cuda_emu PRIVATE
   ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(onepass_cuda_emu PRIVATE onepass::onepass)

@@ -10,7 +10,7 @@
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 
-namespace onepass {
+namespace onepass::block_test {
 namespace {
 
 constexpr std::uint64_t seed = 2024;
@@ -342,4 +342,4 @@ TEST(Block, ProfileCountsEveryDispatch) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::block_test

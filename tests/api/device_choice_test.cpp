@@ -9,7 +9,7 @@
 #include "backends/null/null.h"
 #include "core/device_state.h"
 
-namespace onepass {
+namespace onepass::device_choice_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST(AutoDevice, IsNeverNull) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::device_choice_test

@@ -10,7 +10,7 @@
 #include "../../tools/onepass/block.h"
 #include "onepass/onepass.hpp"
 
-namespace onepass {
+namespace onepass::profile_test {
 namespace {
 
 constexpr std::uint32_t runs = 12;
@@ -146,4 +146,4 @@ TEST(Profiled, StepsAgreeWithTheReport) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::profile_test

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-namespace onepass::test {
+namespace onepass::test::snippets_test {
 namespace {
 
 std::vector<snippets::Snippet> all_snippets() {
@@ -55,4 +55,4 @@ TEST(HeaderExamples, AreThereForEveryHeader) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::snippets_test

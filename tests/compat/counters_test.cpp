@@ -5,7 +5,7 @@
 
 #include "compat/support.h"
 
-namespace onepass {
+namespace onepass::counters_test {
 namespace {
 
 class CounterRules : public ::testing::Test {
@@ -256,4 +256,4 @@ TEST_F(CounterRules, TotalsAddUpOverThreads) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::counters_test

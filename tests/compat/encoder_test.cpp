@@ -8,7 +8,7 @@
 
 #include "compat/support.h"
 
-namespace onepass {
+namespace onepass::encoder_test {
 namespace {
 
 using compat::Args;
@@ -529,4 +529,4 @@ TEST_F(Annotate, DoesNothingBehindABarrierOrWithoutCapture) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::encoder_test

@@ -8,7 +8,7 @@
 #include "compat/support.h"
 #include "onepass/ops.h"
 
-namespace onepass {
+namespace onepass::finish_test {
 namespace {
 
 using compat::GraphSession;
@@ -448,4 +448,4 @@ TEST_F(Finish, ExecutorAndSessionKnowTheirDevice) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::finish_test

@@ -7,7 +7,7 @@
 #include "compat/support.h"
 #include "onepass/pool.h"
 
-namespace onepass {
+namespace onepass::memory_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -337,4 +337,4 @@ TEST(Options, CommandBuffersAreBoundedAndTyped) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::memory_test

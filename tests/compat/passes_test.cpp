@@ -6,7 +6,7 @@
 
 #include "compat/support.h"
 
-namespace onepass {
+namespace onepass::passes_test {
 namespace {
 
 using test::Buffers;
@@ -424,4 +424,4 @@ TEST_F(Tracker, OverlappingImportsConflictAndFreedBuffersAreErrors) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::passes_test

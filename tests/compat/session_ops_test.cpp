@@ -6,7 +6,7 @@
 
 #include "compat/session_op_cases.h"
 
-namespace onepass {
+namespace onepass::session_ops_test {
 namespace {
 
 using compat::GraphSession;
@@ -127,4 +127,4 @@ TEST_F(SessionOpErrors, AFailedMatmulReturnsNoBuffer) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::session_ops_test

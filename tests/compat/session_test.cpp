@@ -10,7 +10,7 @@
 
 #include "compat/support.h"
 
-namespace onepass {
+namespace onepass::session_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -435,4 +435,4 @@ TEST(ImportHost, NeedsUnifiedMemoryAndBytes) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::session_test

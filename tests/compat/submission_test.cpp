@@ -7,7 +7,7 @@
 
 #include "compat/support.h"
 
-namespace onepass {
+namespace onepass::submission_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -380,4 +380,4 @@ TEST_F(Profiles, NothingIsKeptWithoutTheOption) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::submission_test

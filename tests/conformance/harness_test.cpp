@@ -5,7 +5,7 @@
 #include "conformance/reference.h"
 #include "conformance/runner.h"
 
-namespace onepass::conformance {
+namespace onepass::conformance::harness_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -169,4 +169,4 @@ TEST(ConformanceHarness, QuantizedRowsCheckTheirSums) {
 }
 
 }  // namespace
-}  // namespace onepass::conformance
+}  // namespace onepass::conformance::harness_test

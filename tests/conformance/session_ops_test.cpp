@@ -5,7 +5,7 @@
 #include "compat/session_op_cases.h"
 #include "conformance/runner.h"
 
-namespace onepass::conformance {
+namespace onepass::conformance::session_ops_test {
 namespace {
 
 enum class Way { direct, recorded, plan };
@@ -54,4 +54,4 @@ INSTANTIATE_TEST_SUITE_P(All, SessionOpPaths, ::testing::ValuesIn(test::session_
                          [](const auto& test_info) { return std::string(test_info.param.name); });
 
 }  // namespace
-}  // namespace onepass::conformance
+}  // namespace onepass::conformance::session_ops_test

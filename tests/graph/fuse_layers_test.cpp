@@ -14,7 +14,7 @@
 #include "quant/q4_0.h"
 #include "quant/q8_0.h"
 
-namespace onepass::test {
+namespace onepass::test::fuse_layers_test {
 namespace {
 
 class Random {
@@ -286,4 +286,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& p) { return std::string(p.param.name); });
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::fuse_layers_test

@@ -29,7 +29,7 @@ std::atomic<std::size_t> n_allocations{0};
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
 
-namespace onepass::graph {
+namespace onepass::graph::hazards_test {
 namespace {
 
 using test::BitRows;
@@ -394,4 +394,4 @@ TEST(GroupTracker, OpaqueConflictsWithAllUntilReset) {
 }
 
 }  // namespace
-}  // namespace onepass::graph
+}  // namespace onepass::graph::hazards_test

@@ -12,7 +12,7 @@
 #include "model_programs.h"
 #include "random_program.h"
 
-namespace onepass::graph {
+namespace onepass::graph::memory_test {
 namespace {
 
 using test::Bytes;
@@ -180,4 +180,4 @@ TEST(PlaceScratch, AnOpaqueNodeMayTouchEveryItem) {
 }
 
 }  // namespace
-}  // namespace onepass::graph
+}  // namespace onepass::graph::memory_test

@@ -12,7 +12,7 @@
 #include "model_programs.h"
 #include "random_program.h"
 
-namespace onepass::graph {
+namespace onepass::graph::schedule_test {
 namespace {
 
 using test::BitRows;
@@ -373,4 +373,4 @@ TEST(ModelPrograms, FullSizeMoeHasTheExpectedShape) {
 }
 
 }  // namespace
-}  // namespace onepass::graph
+}  // namespace onepass::graph::schedule_test

@@ -16,7 +16,7 @@
 
 #include "core/os.h"
 
-namespace onepass::graph {
+namespace onepass::graph::validate_test {
 namespace {
 
 // Single-threaded code gains little from a sanitizer's slowness: fewer rounds there.
@@ -781,4 +781,4 @@ TEST(Validate, DecoderPlansAreQuick) {
 }
 
 }  // namespace
-}  // namespace onepass::graph
+}  // namespace onepass::graph::validate_test

@@ -11,7 +11,7 @@
 #include "support/bad_file_heap.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::bad_gguf_test {
 namespace {
 
 using io::Gguf;
@@ -298,4 +298,4 @@ INSTANTIATE_TEST_SUITE_P(Alignment, BadGguf, testing::ValuesIn(alignment_files),
 INSTANTIATE_TEST_SUITE_P(Tensors, BadGguf, testing::ValuesIn(tensor_files), case_name);
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::bad_gguf_test

@@ -16,7 +16,7 @@
 #include "support/heap.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::gguf_test {
 namespace {
 
 using io::Gguf;
@@ -465,4 +465,4 @@ TEST(GgufFile, PublishedFiles) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::gguf_test

@@ -10,7 +10,7 @@
 #include "io/safetensors_output.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::output_test {
 namespace {
 
 using io::GgufFile;
@@ -191,4 +191,4 @@ TEST(AtomicFolder, IsThereOnceItIsComplete) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::output_test

@@ -16,7 +16,7 @@
 #include "support/heap.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::safetensors_test {
 namespace {
 
 using io::Safetensors;
@@ -517,4 +517,4 @@ TEST(SafetensorsFile, PublishedFolders) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::safetensors_test

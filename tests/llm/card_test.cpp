@@ -12,7 +12,7 @@
 #include "llm/generate.h"
 #include "llm/random_model.h"
 
-namespace onepass::test {
+namespace onepass::test::card_test {
 namespace {
 
 using llm::Decoder;
@@ -163,4 +163,4 @@ TEST(Card, TheGeneratorQueues) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::card_test

@@ -9,7 +9,7 @@
 
 #include "llm/chat/chat_template.h"
 
-namespace onepass::test {
+namespace onepass::test::chat_mutants_test {
 namespace {
 
 using llm::chat::Value;
@@ -263,4 +263,4 @@ TEST(ChatMutants, NeitherCrashNorHang) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::chat_mutants_test

@@ -7,7 +7,7 @@
 #include "llm/chat/session.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::chat_session_test {
 namespace {
 
 using llm::ChatReply;
@@ -179,4 +179,4 @@ TEST(ModelTemplate, ComesFromFilesAndFolders) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::chat_session_test

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-namespace onepass::test {
+namespace onepass::test::chat_template_test {
 namespace {
 
 using llm::ChatInput;
@@ -254,4 +254,4 @@ TEST(ChatValue, ReadsJson) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::chat_template_test

@@ -11,7 +11,7 @@
 #include "llm/weights.h"
 #include "support/bad_file_heap.h"
 
-namespace onepass::test {
+namespace onepass::test::config_test {
 namespace {
 
 struct BadModel {
@@ -295,4 +295,4 @@ TEST(Config, Defaults) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::config_test

@@ -14,7 +14,7 @@
 #include "llm/tokenizer_vocabularies.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::convert_test {
 namespace {
 
 using llm::ConvertOptions;
@@ -322,4 +322,4 @@ TEST(Convert, PublishedVocabularies) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::convert_test

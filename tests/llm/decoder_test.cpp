@@ -11,7 +11,7 @@
 #include "core/device_state.h"
 #include "llm/random_model.h"
 
-namespace onepass::test {
+namespace onepass::test::decoder_test {
 namespace {
 
 using llm::Decoder;
@@ -360,4 +360,4 @@ TEST_F(DecoderTest, FailedLoadLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::decoder_test

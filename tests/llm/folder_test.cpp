@@ -14,7 +14,7 @@
 #include "support/bad_file_heap.h"
 #include "support/heap.h"
 
-namespace onepass::test {
+namespace onepass::test::folder_test {
 namespace {
 
 using llm::Decoder;
@@ -358,4 +358,4 @@ TEST(Synthetic, PresetsHaveTheirShapes) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::folder_test

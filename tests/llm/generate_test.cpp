@@ -13,7 +13,7 @@
 #include "llm/random_model.h"
 #include "llm/tokenizer_vocabularies.h"
 
-namespace onepass::test {
+namespace onepass::test::generate_test {
 namespace {
 
 using llm::GenerateOptions;
@@ -382,4 +382,4 @@ TEST_F(GenerateTest, ADeletedFileKeepsRunning) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::generate_test

@@ -13,7 +13,7 @@
 #include "llm/random_model.h"
 #include "llm/reference.h"
 
-namespace onepass::test {
+namespace onepass::test::golden_test {
 namespace {
 
 using llm::Decoder;
@@ -301,4 +301,4 @@ INSTANTIATE_TEST_SUITE_P(Llm, RandomModels, testing::ValuesIn(variants),
                          [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::golden_test

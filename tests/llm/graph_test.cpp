@@ -11,7 +11,7 @@
 #include "llm/decoder.h"
 #include "llm/synthetic.h"
 
-namespace onepass::test {
+namespace onepass::test::graph_test {
 namespace {
 
 using llm::Decoder;
@@ -182,4 +182,4 @@ TEST(CountHazards, NeedsAPlan) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::graph_test

@@ -5,7 +5,7 @@
 
 #include "llm/tokenizer_support.h"
 
-namespace onepass::test {
+namespace onepass::test::pretokenize_test {
 namespace {
 
 using namespace llm::text;
@@ -224,4 +224,4 @@ TEST(pretokenize, unicode_forms) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::pretokenize_test

@@ -13,7 +13,7 @@
 #include "llm/random_model.h"
 #include "support/temp_folder.h"
 
-namespace onepass::test {
+namespace onepass::test::quantize_file_test {
 namespace {
 
 using llm::find_mix;
@@ -207,4 +207,4 @@ TEST(FileRows, SizesAndRangesAreChecked) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::quantize_file_test

@@ -11,7 +11,7 @@
 #include "llm/random_model.h"
 #include "onepass/ops.h"
 
-namespace onepass::test {
+namespace onepass::test::sampling_test {
 namespace {
 
 using llm::Decoder;
@@ -243,4 +243,4 @@ TEST_F(SamplingTest, AFailedAppendKeepsTheChoice) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::sampling_test

@@ -6,7 +6,7 @@
 
 #include "llm/tokenizer_support.h"
 
-namespace onepass::test {
+namespace onepass::test::tokenizer_data_test {
 namespace {
 
 using llm::Tokenizer;
@@ -130,4 +130,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::tokenizer_data_test

@@ -2,7 +2,7 @@
 #include "llm/tokenizer_support.h"
 #include "support/bad_file_heap.h"
 
-namespace onepass::test {
+namespace onepass::test::tokenizer_json_test {
 namespace {
 
 using namespace llm::text;
@@ -310,4 +310,4 @@ TEST(tokenizer_json, refuses_repeated_keys_and_broken_text) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::tokenizer_json_test

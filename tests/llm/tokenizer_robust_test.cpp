@@ -4,7 +4,7 @@
 
 #include "llm/tokenizer_support.h"
 
-namespace onepass::test {
+namespace onepass::test::tokenizer_robust_test {
 namespace {
 
 using namespace llm::text;
@@ -244,4 +244,4 @@ TEST(tokenizer_robust, mutated_vocabularies_never_crash) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::tokenizer_robust_test

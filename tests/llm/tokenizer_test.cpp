@@ -5,7 +5,7 @@
 
 #include "llm/tokenizer_support.h"
 
-namespace onepass::test {
+namespace onepass::test::tokenizer_test {
 namespace {
 
 using namespace llm::text;
@@ -434,4 +434,4 @@ TEST(detokenizer, drops_one_space_at_the_start_only) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::tokenizer_test

@@ -7,7 +7,7 @@
 #include "onepass/ops.h"
 #include "ops/attention/params.h"
 
-namespace onepass::test {
+namespace onepass::test::attention_forms_test {
 namespace {
 
 constexpr DType cache_dtypes[] = {DType::f32, DType::f16, DType::q8_0};
@@ -370,4 +370,4 @@ TEST(AttentionForms, LaunchRefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::attention_forms_test

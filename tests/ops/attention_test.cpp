@@ -3,7 +3,7 @@
 #include "kernel_harness.h"
 #include "ops/attention/params.h"
 
-namespace onepass::test {
+namespace onepass::test::attention_test {
 namespace {
 
 struct Row {
@@ -227,4 +227,4 @@ TEST(Attention, BrokenStepTouchesNothing) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::attention_test

@@ -3,7 +3,7 @@
 #include "ops/quantize/params.h"
 #include "packed_rows.h"
 
-namespace onepass::test {
+namespace onepass::test::dequantize_test {
 namespace {
 
 std::vector<DType> block_formats() {
@@ -85,4 +85,4 @@ TEST(Dequantize, ShortViewsAreRefused) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::dequantize_test

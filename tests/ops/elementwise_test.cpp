@@ -5,7 +5,7 @@
 #include "kernel_harness.h"
 #include "ops/elementwise/params.h"
 
-namespace onepass::test {
+namespace onepass::test::elementwise_test {
 namespace {
 
 constexpr DType row_dtypes[] = {DType::f32, DType::f16, DType::bf16};
@@ -172,4 +172,4 @@ TEST(Elementwise, CountsAbove32BitsAreNotCut) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::elementwise_test

@@ -2,7 +2,7 @@
 #include "ops/embed/params.h"
 #include "packed_rows.h"
 
-namespace onepass::test {
+namespace onepass::test::embed_test {
 namespace {
 
 const std::vector<std::uint32_t> tokens = {10, 0, 11, 4, 4, 0xffffffffu};  // two do not exist
@@ -134,4 +134,4 @@ TEST(EmbedAffine, ParamsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::embed_test

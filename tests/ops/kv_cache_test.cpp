@@ -6,7 +6,7 @@
 #include "ops/norm/params.h"
 #include "ops/rope/params.h"
 
-namespace onepass::test {
+namespace onepass::test::kv_cache_test {
 namespace {
 
 constexpr DType cache_dtypes[] = {DType::f32, DType::f16, DType::q8_0};
@@ -256,4 +256,4 @@ TEST(RopeStore, LaunchRefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::kv_cache_test

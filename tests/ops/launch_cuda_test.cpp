@@ -16,7 +16,7 @@
 #include "ops/sample/launch_cuda.h"
 #include "ops/sample/params.h"
 
-namespace onepass::ops {
+namespace onepass::ops::launch_cuda_test {
 namespace {
 
 DeviceInfo h200() {
@@ -169,4 +169,4 @@ TEST(LaunchCuda, RopeStoreHasAWarpForEveryHead) {
 }
 
 }  // namespace
-}  // namespace onepass::ops
+}  // namespace onepass::ops::launch_cuda_test

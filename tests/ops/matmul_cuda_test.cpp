@@ -11,7 +11,7 @@
 #include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
 
-namespace onepass::ops {
+namespace onepass::ops::matmul_cuda_test {
 namespace {
 
 DeviceInfo h200() {
@@ -323,4 +323,4 @@ TEST(MatmulCuda, ShortViewsAreRefused) {
 }
 
 }  // namespace
-}  // namespace onepass::ops
+}  // namespace onepass::ops::matmul_cuda_test

@@ -16,7 +16,7 @@
 #include "ops/matmul/params.h"
 #include "quant/split.h"
 
-namespace onepass::ops {
+namespace onepass::ops::matmul_line_test {
 namespace {
 
 constexpr const char* names[] = {
@@ -281,4 +281,4 @@ TEST(MatmulLine, EveryKernelOfA4) { check_format<quant::SplitA4F16>("a4_f16_s16"
 TEST(MatmulLine, EveryKernelOfA8) { check_format<quant::SplitA8F16>("a8_f16_s16"); }
 
 }  // namespace
-}  // namespace onepass::ops
+}  // namespace onepass::ops::matmul_line_test

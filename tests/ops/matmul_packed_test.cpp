@@ -9,7 +9,7 @@
 #include "ops/quantize/params.h"
 #include "packed_rows.h"
 
-namespace onepass::test {
+namespace onepass::test::matmul_packed_test {
 namespace {
 
 constexpr std::uint32_t avx2 = static_cast<std::uint32_t>(Feature::avx2);
@@ -443,4 +443,4 @@ TEST(MatmulPacked, SessionQuantizesAndThreadsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::matmul_packed_test

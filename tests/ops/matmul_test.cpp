@@ -1,7 +1,7 @@
 #include "kernel_harness.h"
 #include "ops/matmul/params.h"
 
-namespace onepass::test {
+namespace onepass::test::matmul_test {
 namespace {
 
 constexpr DType weight_dtypes[] = {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q8_0};
@@ -216,4 +216,4 @@ TEST(MatmulAffine, LaunchRefusesUnknownWidths) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::matmul_test

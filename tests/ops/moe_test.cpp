@@ -3,7 +3,7 @@
 #include "kernel_harness.h"
 #include "ops/moe/params.h"
 
-namespace onepass::test {
+namespace onepass::test::moe_test {
 namespace {
 
 struct Choice {
@@ -147,4 +147,4 @@ TEST(MoeReduce, EveryCombinationOfInputs) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::moe_test

@@ -1,7 +1,7 @@
 #include "kernel_harness.h"
 #include "ops/move/params.h"
 
-namespace onepass::test {
+namespace onepass::test::move_test {
 namespace {
 
 constexpr DType element_types[] = {DType::f32, DType::f16, DType::bf16, DType::u8,
@@ -136,4 +136,4 @@ TEST(Columns, ParamsBeyondTheRowAreRefused) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::move_test

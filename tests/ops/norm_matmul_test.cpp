@@ -10,7 +10,7 @@
 #include "quant/packed.h"
 #include "quant/q4_0.h"
 
-namespace onepass {
+namespace onepass::norm_matmul_test {
 namespace {
 
 constexpr std::uint32_t k = 96, n = 64;
@@ -142,4 +142,4 @@ TEST_F(NormMatmul, HasNoKernelOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::norm_matmul_test

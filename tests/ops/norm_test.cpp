@@ -3,7 +3,7 @@
 #include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
 
-namespace onepass::test {
+namespace onepass::test::norm_test {
 namespace {
 
 constexpr DType row_dtypes[] = {DType::f32, DType::f16, DType::bf16};
@@ -314,4 +314,4 @@ TEST(RmsNorm, LaunchRefusesShortViews) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::norm_test

@@ -3,7 +3,7 @@
 
 #include "op_checks.h"
 
-namespace onepass::test {
+namespace onepass::test::op_checks_data_test {
 namespace {
 
 class DataOpChecks : public OpChecks {};
@@ -347,4 +347,4 @@ TEST_F(DataOpChecks, Quantize) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::op_checks_data_test

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-namespace onepass::test {
+namespace onepass::test::op_checks_test {
 namespace {
 
 TEST_F(OpChecks, RmsNorm) {
@@ -560,4 +560,4 @@ TEST_F(OpChecks, StepOps) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::op_checks_test

@@ -6,7 +6,7 @@
 #include "kernel_harness.h"
 #include "packed_rows.h"
 
-namespace onepass::test {
+namespace onepass::test::packed_test {
 namespace {
 
 struct Form {
@@ -144,4 +144,4 @@ TEST(Packed, WhatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::packed_test

@@ -11,7 +11,7 @@
 #include "quant/affine.h"
 #include "quant/blocks.h"
 
-namespace onepass::test {
+namespace onepass::test::quant_test {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -382,4 +382,4 @@ TEST(Affine, QuantizedGroupsComeBackWithinHalfAStep) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::quant_test

@@ -1,7 +1,7 @@
 #include "kernel_harness.h"
 #include "ops/rope/params.h"
 
-namespace onepass::test {
+namespace onepass::test::rope_test {
 namespace {
 
 enum class Mode { interleaved, neox, neox_full };
@@ -210,4 +210,4 @@ TEST(Rope, LaunchRefusesPairsOutsideTheHead) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::rope_test

@@ -7,7 +7,7 @@
 #include "ops/sample/params.h"
 #include "ops/shared/philox.h"
 
-namespace onepass::test {
+namespace onepass::test::sample_test {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -361,4 +361,4 @@ TEST(Sample, ReplaysOnADevice) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::sample_test

@@ -7,7 +7,7 @@
 
 #include "kernel_harness.h"
 
-namespace onepass::test {
+namespace onepass::test::scalar_test {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -217,4 +217,4 @@ TEST(Quant, BlocksThatAreNotNumbersStayDefined) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::scalar_test

@@ -3,7 +3,7 @@
 #include "kernel_harness.h"
 #include "ops/softmax/params.h"
 
-namespace onepass::test {
+namespace onepass::test::softmax_test {
 namespace {
 
 struct Case {
@@ -108,4 +108,4 @@ TEST(Softmax, NotANumberShows) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::softmax_test

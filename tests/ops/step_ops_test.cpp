@@ -3,7 +3,7 @@
 #include "ops/kv_cache/params.h"
 #include "ops/sample/params.h"
 
-namespace onepass::test {
+namespace onepass::test::step_ops_test {
 namespace {
 
 TEST(KvStore, StoresActiveRowsAndNothingElse) {
@@ -90,4 +90,4 @@ TEST(StepAdvance, NeverLeavesTheState) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::step_ops_test

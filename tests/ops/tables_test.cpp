@@ -8,7 +8,7 @@
 
 #include "kernel_harness.h"
 
-namespace onepass::test {
+namespace onepass::test::tables_test {
 namespace {
 
 bool has_cpu_kernel(Op op) {
@@ -114,4 +114,4 @@ TEST(Tables, FirstFusionIsNormAndMul) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::tables_test

@@ -13,7 +13,7 @@
 #include "graph/plan_state.h"
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::closure_test {
 namespace {
 
 using test::BitRows;
@@ -160,4 +160,4 @@ TEST(Closure, ModelPlansHaveSmallArenas) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::closure_test

@@ -5,7 +5,7 @@
 #include "onepass/graph.h"
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::fuse_readers_test {
 namespace {
 
 constexpr std::uint32_t first_import = n_caller_buffers, second_import = n_caller_buffers + 1;
@@ -102,4 +102,4 @@ TEST(FuseReaders, ADispatchOfUnknownAccessesMayRead) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::fuse_readers_test

@@ -11,7 +11,7 @@
 #include "graph/validate.h"
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::plan_mutation_test {
 namespace {
 
 using graph::find_violations;
@@ -118,4 +118,4 @@ TEST(PlanMutation, EveryRemovedEdgeAndBarrierIsReported) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::plan_mutation_test

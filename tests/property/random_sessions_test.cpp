@@ -8,7 +8,7 @@
 
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::random_sessions_test {
 namespace {
 
 constexpr std::uint32_t n_random_orders = 8;
@@ -133,4 +133,4 @@ TEST(RandomSessions, SameBytesAndInputsForEveryPassAndOrder) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::random_sessions_test

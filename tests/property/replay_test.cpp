@@ -12,7 +12,7 @@
 #include "graph/plan_state.h"
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::replay_test {
 namespace {
 
 constexpr std::uint32_t max_replays = 8;
@@ -327,4 +327,4 @@ TEST(Replay, IsStaleAfterThePoolOrTheStepStateGaveItsBufferAway) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::replay_test

@@ -11,7 +11,7 @@
 #include "graph/validate.h"
 #include "property/bench.h"
 
-namespace onepass::property {
+namespace onepass::property::seam_test {
 namespace {
 
 // What the device runs: the second part begins when the first has ended.
@@ -210,4 +210,4 @@ TEST(Seam, AFailedPartIsReported) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::seam_test

@@ -12,7 +12,7 @@
 #include "graph/validate.h"
 #include "property/mutants.h"
 
-namespace onepass::property {
+namespace onepass::property::seeded_bugs_test {
 namespace {
 
 struct Verdict {
@@ -435,4 +435,4 @@ TEST(SeededBugs, InstrumentsAreQuietOnSoundGraphs) {
 }
 
 }  // namespace
-}  // namespace onepass::property
+}  // namespace onepass::property::seeded_bugs_test

@@ -8,7 +8,7 @@
 #include "robust/programs.h"
 #include "support/heap.h"
 
-namespace onepass::test {
+namespace onepass::test::fault_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -398,4 +398,4 @@ TEST(DeviceLost, OneCallThatNoticesIsEnough) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::fault_test

@@ -9,7 +9,7 @@
 
 #include "robust/programs.h"
 
-namespace onepass::test {
+namespace onepass::test::heap_test {
 namespace {
 
 constexpr std::uint64_t seed = 7;
@@ -536,4 +536,4 @@ TEST(Heap, Errors) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::heap_test

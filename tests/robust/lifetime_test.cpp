@@ -7,7 +7,7 @@
 #include "robust/programs.h"
 #include "support/heap.h"
 
-namespace onepass::test {
+namespace onepass::test::lifetime_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -343,4 +343,4 @@ TEST(Lifetime, QueuedReplaysSeeEachOther) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::lifetime_test

@@ -13,7 +13,7 @@
 #include "core/os.h"
 #include "robust/programs.h"
 
-namespace onepass::test {
+namespace onepass::test::sessions_test {
 namespace {
 
 // Ends the program when the test did not come back in time.
@@ -195,4 +195,4 @@ TEST(SessionLimit, TheFifthOfFourIsRefused) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::sessions_test

@@ -9,7 +9,7 @@
 #include "core/os.h"
 #include "robust/programs.h"
 
-namespace onepass::test {
+namespace onepass::test::threads_test {
 namespace {
 
 constexpr int n_threads = 8;
@@ -340,4 +340,4 @@ TEST(Submissions, SharedByAllThreads) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::threads_test
