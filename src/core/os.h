@@ -118,6 +118,9 @@ class AtomicFile {
   std::string temporary_;    // empty: written to directly
 };
 
+// All of an AtomicFile.
+Status write_file(const std::string& path, std::string_view text);
+
 // The same for a folder, which must not be there yet: files go to path() until commit() gives it
 // its name. Dropped before that, it goes with what is in it.
 class AtomicFolder {

@@ -126,6 +126,12 @@ Status AtomicFile::commit() {
   return failed("write", path_, error);
 }
 
+Status write_file(const std::string& path, std::string_view text) {
+  ONEPASS_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  ONEPASS_TRY(file.write(text));
+  return file.commit();
+}
+
 AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
     : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
 

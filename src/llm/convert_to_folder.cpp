@@ -229,12 +229,6 @@ Status add_tensors(const Converter& converter, const ConvertOptions& options,
   return {};
 }
 
-Status write_text(const std::string& path, const std::string& text) {
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
-  ONEPASS_TRY(file.write(text));
-  return file.commit();
-}
-
 Status check_options(const ConvertOptions& options) {
   if (options.type && !is_plain(*options.type)) {
     return fail(ErrorCode::invalid_argument,
@@ -284,7 +278,7 @@ Result<ConvertReport> gguf_to_folder(const std::string& path, const std::string&
     io::SafetensorsOutput out;
     ONEPASS_TRY(add_tensors(converter, options, out, report));
     ONEPASS_ASSIGN(os::AtomicFolder target, os::AtomicFolder::create(folder));
-    ONEPASS_TRY(write_text(target.path() + "/config.json", json));
+    ONEPASS_TRY(os::write_file(target.path() + "/config.json", json));
     if (options.tokenizer) {
       ONEPASS_ASSIGN(report.tokenizer, tokenizer_to_folder(file.metadata(), target.path()));
     }

@@ -354,12 +354,6 @@ std::string tokenizer_config(const VocabularyData& data, const Tokenizer& tokeni
   return text + "\n}\n";
 }
 
-Status write_text(const std::string& path, const std::string& text) {
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
-  ONEPASS_TRY(file.write(text));
-  return file.commit();
-}
-
 }  // namespace
 
 Result<bool> tokenizer_to_gguf(const std::string& folder, std::uint32_t vocab,
@@ -410,8 +404,8 @@ Result<bool> tokenizer_to_folder(const io::Gguf& file, const std::string& folder
     if (!same_ids(wanted, made)) {
       return not_convertible("tokenizer.ggml.tokens", "tokenizer.json would give other ids");
     }
-    ONEPASS_TRY(write_text(folder + "/tokenizer.json", json));
-    ONEPASS_TRY(write_text(folder + "/tokenizer_config.json", config));
+    ONEPASS_TRY(os::write_file(folder + "/tokenizer.json", json));
+    ONEPASS_TRY(os::write_file(folder + "/tokenizer_config.json", config));
     return true;
   });
 }

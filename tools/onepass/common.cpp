@@ -56,9 +56,7 @@ Status put(std::string_view data) {
 
 Status write_file(const std::string& path, std::string_view data) {
   if (path == "-") refuse("-", "names no file; a file of that name is ./-");
-  ONEPASS_ASSIGN(os::AtomicFile file, os::AtomicFile::create(path));
-  ONEPASS_TRY(file.write(data));
-  return file.commit();
+  return os::write_file(path, data);
 }
 
 Result<std::string> read_stdin() {
