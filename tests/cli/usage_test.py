@@ -15,17 +15,18 @@ def in_shell(command):
 
 
 class StreamsTest(CliCase):
-    def test_no_stdin(self):
-        for command in ("tokenize", "detokenize", "generate -n 1 -p -"):
+    def all_fail(self, redirection, says, *commands):
+        for command in commands:
             with self.subTest(command):
-                result = in_shell(f'"$0" {command} <&-')
+                result = in_shell(f'"$0" {command} {redirection}')
                 self.assertEqual(result.returncode, 1)
-                self.assertIn(b"Bad file descriptor", result.stderr)
+                self.assertIn(says, result.stderr)
+
+    def test_no_stdin(self):
+        self.all_fail("<&-", b"Bad file descriptor", "tokenize", "detokenize", "generate -n 1 -p -")
 
     def test_no_stdout(self):
-        result = in_shell('"$0" generate -n 3 -p Once >&-')
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"write to stdout", result.stderr)
+        self.all_fail(">&-", b"write to stdout", "generate -n 3 -p Once")
 
     def test_no_stderr(self):
         result = in_shell('"$0" generate -n 3 -p Once 2>&-')
@@ -34,12 +35,8 @@ class StreamsTest(CliCase):
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_full_disk(self):
-        for command in ("--help", "--version", "generate --help", "block --steps 2",
-                        "block --steps 2 --json"):
-            with self.subTest(command):
-                result = in_shell(f'"$0" {command} >/dev/full')
-                self.assertEqual(result.returncode, 1)
-                self.assertIn(b"No space left", result.stderr)
+        self.all_fail(">/dev/full", b"No space left", "--help", "--version", "generate --help",
+                      "block --steps 2", "block --steps 2 --json")
 
     def test_a_reader_that_leaves_is_no_error(self):
         result = in_shell('set -o pipefail; "$0" generate --help | head -1')
