@@ -5,6 +5,7 @@
 #include "kernel_harness.h"
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
+#include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
 #include "ops/quantize/params.h"
 #include "packed_rows.h"
@@ -67,6 +68,52 @@ std::vector<float> matmul(const Weights& w, const std::vector<float>& x, std::ui
   run.params(ops::MatmulParams{m, n, k}).in(input_for(w.type, x, m)).in(w.packed);
   run.out(std::size_t{m} * n * 4).run();
   return run.get<float>(2);
+}
+
+// Begins of the blocks of weight rows that a product with m rows is cut into, and their end.
+std::vector<std::size_t> block_begins(std::uint32_t workers, std::uint32_t m, std::uint32_t n,
+                                      std::uint32_t k) {
+  DeviceInfo device;
+  device.compute_units = workers;
+  Dispatch d;
+  d.op = Op::matmul;
+  d.format = DType::q4_0_r16;
+  d.n_views = 3;
+  d.views[0].bytes = std::uint64_t{m} * k / 32 * 40;
+  d.views[1].bytes = storage_bytes(DType::q4_0_r16, n, k).value();
+  d.views[2].bytes = std::uint64_t{m} * n * 4;
+  const ops::MatmulParams params{m, n, k};
+  std::memcpy(d.params.data(), &params, sizeof params);
+  Launch launch;
+  EXPECT_TRUE(ops::launch_matmul(device, d, launch).has_value());
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i <= launch.grid[0]; ++i) {
+    begins.push_back(ops::matmul_block_begin(launch, i, (n + 15) / 16));
+  }
+  return begins;
+}
+
+TEST(MatmulPacked, BlocksCoverTheWeightsOnceWhateverTheWorkers) {
+  for (const std::uint32_t workers : {0u, 1u, 2u, 3u, 7u, 64u, 1000u}) {
+    for (const std::uint32_t n : {1u, 16u, 17u, 96u, 576u, 4096u, 151936u}) {
+      for (const std::uint32_t k : {32u, 1024u, 8192u}) {
+        for (const std::uint32_t m : {1u, 8u, 9u}) {
+          const std::vector<std::size_t> begins = block_begins(workers, m, n, k);
+          EXPECT_EQ(begins.front(), 0u);
+          EXPECT_EQ(begins.back(), (n + 15) / 16);
+          for (std::size_t i = 1; i < begins.size(); ++i) {
+            ASSERT_LT(begins[i - 1], begins[i]) << workers << ' ' << n << ' ' << k << ' ' << m;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulPacked, BlocksOfFewRowsBecomeSmaller) {
+  const std::vector<std::size_t> begins = block_begins(2, 1, 4096, 1024);
+  EXPECT_EQ(begins, (std::vector<std::size_t>{0, 64, 128, 160, 192, 208, 224, 232, 240, 244, 248,
+                                              250, 252, 254, 256}));
 }
 
 TEST(Quantize, BlocksHoldTheNearestNumbersAndTheirSums) {

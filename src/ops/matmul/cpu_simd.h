@@ -16,11 +16,11 @@ struct Tile {
 template <class Form>
 OP_INLINE void open_tile(const KernelArgs& a, std::size_t m, std::size_t k, std::size_t units,
                          Tile& t) {
-  const std::size_t blocks_n = a.launch->grid[0], blocks_m = a.launch->grid[1];
+  const std::size_t blocks_m = a.launch->grid[1];
   const std::size_t size = a.launch->group[0];
   const std::size_t i = a.tile / blocks_m;
-  t.begin = units * i / blocks_n;
-  t.end = units * (i + 1) / blocks_n;
+  t.begin = matmul_block_begin(*a.launch, i, units);
+  t.end = matmul_block_begin(*a.launch, i + 1, units);
   t.m_begin = a.tile % blocks_m * size;
   t.m = t.m_begin >= m ? 0 : m - t.m_begin < size ? m - t.m_begin : size;
   const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
@@ -117,22 +117,40 @@ OP_INLINE F activate(op_u32 activation, F x) {
   return activation == 0 ? silu(x) : activation == 1 ? gelu(x) : gelu_erf(x);
 }
 
+// Products of the tile's rows with groups [begin, end): acc[16 (m (g - begin) + r) + i].
+template <class Form>
+OP_INLINE void dot_groups(const std::byte* weights, const Tile& t, std::size_t begin,
+                          std::size_t end, std::size_t k, float* acc) {
+  const std::size_t group_bytes = k / Form::elements * Form::bytes;
+  for (std::size_t g = begin; g < end; ++g, acc += 16 * t.m) {
+    dot_rows<Form>(weights + g * group_bytes, t.rows, t.m, k, acc);
+  }
+}
+
+// How many pieces of a tile to multiply with one matrix before the other one's turn, where the
+// products of one row with one piece take a row of a buffer of matmul_packed_block_m rows. Memory
+// is read faster in long runs.
+OP_INLINE std::size_t pieces_per_turn(const Tile& t) {
+  return t.m == 0 ? 1 : matmul_packed_block_m / t.m;
+}
+
 template <class Form>
 void matmul_glu(const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulGluParams*>(a.params);
   alignas(64) float gate[16 * matmul_packed_block_m];
   alignas(64) float up[16 * matmul_packed_block_m];
-  const std::size_t group_bytes = p.k / Form::elements * Form::bytes;
   Tile t;
   open_tile<Form>(a, p.m, p.k, groups_of(p.n), t);
-  for (std::size_t g = t.begin; g < t.end; ++g) {
-    dot_rows<Form>(a.data[1] + g * group_bytes, t.rows, t.m, p.k, gate);
-    dot_rows<Form>(a.data[2] + g * group_bytes, t.rows, t.m, p.k, up);
-    const std::size_t column = 16 * g, count = p.n - column;
-    for (std::size_t r = 0; r < t.m; ++r) {
+  const std::size_t per_turn = pieces_per_turn(t);
+  for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
+    const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
+    dot_groups<Form>(a.data[1], t, begin, end, p.k, gate);
+    dot_groups<Form>(a.data[2], t, begin, end, p.k, up);
+    for (std::size_t i = 0; i < (end - begin) * t.m; ++i) {
+      const std::size_t column = 16 * (begin + i / t.m), count = p.n - column;
       const F y =
-          Simd::mul(activate(p.activation, Simd::load(gate + 16 * r)), Simd::load(up + 16 * r));
-      float* out = floats(a, 3) + (t.m_begin + r) * p.n + column;
+          Simd::mul(activate(p.activation, Simd::load(gate + 16 * i)), Simd::load(up + 16 * i));
+      float* out = floats(a, 3) + (t.m_begin + i % t.m) * p.n + column;
       if (count >= 16) {
         Simd::store(out, y);
       } else {
@@ -145,24 +163,25 @@ void matmul_glu(const KernelArgs& a) noexcept {
 template <class Form>
 void matmul_glu_q(const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulGluParams*>(a.params);
-  alignas(64) float gate[2][16 * matmul_packed_block_m];
-  alignas(64) float up[2][16 * matmul_packed_block_m];
-  const std::size_t group_bytes = p.k / Form::elements * Form::bytes;
+  alignas(64) float gate[2 * 16 * matmul_packed_block_m];
+  alignas(64) float up[2 * 16 * matmul_packed_block_m];
   Tile t;
   open_tile<Form>(a, p.m, p.k, p.n / 32, t);
-  for (std::size_t b = t.begin; b < t.end; ++b) {
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::size_t offset = (2 * b + i) * group_bytes;
-      dot_rows<Form>(a.data[1] + offset, t.rows, t.m, p.k, gate[i]);
-      dot_rows<Form>(a.data[2] + offset, t.rows, t.m, p.k, up[i]);
-    }
-    for (std::size_t r = 0; r < t.m; ++r) {
-      const F y0 = Simd::mul(activate(p.activation, Simd::load(gate[0] + 16 * r)),
-                             Simd::load(up[0] + 16 * r));
-      const F y1 = Simd::mul(activate(p.activation, Simd::load(gate[1] + 16 * r)),
-                             Simd::load(up[1] + 16 * r));
-      std::byte* out = a.data[3] + (t.m_begin + r) * row_bytes_of(true, p.n);
-      quantize_q8a(y0, y1, out + 32 * b, out + p.n + 8 * b);
+  const std::size_t per_turn = pieces_per_turn(t);
+  for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
+    const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
+    dot_groups<Form>(a.data[1], t, 2 * begin, 2 * end, p.k, gate);
+    dot_groups<Form>(a.data[2], t, 2 * begin, 2 * end, p.k, up);
+    for (std::size_t b = begin; b < end; ++b) {
+      for (std::size_t r = 0; r < t.m; ++r) {
+        const std::size_t first = 16 * (2 * (b - begin) * t.m + r), second = first + 16 * t.m;
+        const F y0 =
+            Simd::mul(activate(p.activation, Simd::load(gate + first)), Simd::load(up + first));
+        const F y1 =
+            Simd::mul(activate(p.activation, Simd::load(gate + second)), Simd::load(up + second));
+        std::byte* out = a.data[3] + (t.m_begin + r) * row_bytes_of(true, p.n);
+        quantize_q8a(y0, y1, out + 32 * b, out + p.n + 8 * b);
+      }
     }
   }
 }

@@ -23,10 +23,21 @@ DType matmul_input(DType weights) noexcept;
 
 // On the CPU launch.grid is {blocks of n, blocks of m, 1}. A tile is one block of each; n fastest,
 // but m fastest with packed weights, so that tiles of the same weights follow each other. There
-// blocks of m have launch.group[0] rows, and blocks of n are made of whole groups of 16 weight
-// rows.
+// blocks of m have launch.group[0] rows, and blocks of n are made of whole units, groups of 16
+// weight rows, and become smaller: the first launch.spec[0] blocks share one half of the units, as
+// many after them half of the rest, and so on launch.spec[1] times; the last share what is left.
+// So runs in memory are long, and the last ones short enough to end together.
 inline constexpr std::uint32_t matmul_block_m = 32;
 inline constexpr std::uint32_t matmul_packed_block_m = 128;
+inline std::size_t matmul_block_begin(const Launch& launch, std::size_t block,
+                                      std::size_t units) noexcept {
+  const auto width = static_cast<std::size_t>(launch.spec[0].value);
+  const auto halvings = static_cast<std::size_t>(launch.spec[1].value);
+  const std::size_t turn = block / width < halvings ? block / width : halvings;
+  const std::size_t parts = width << halvings;
+  const std::size_t size = turn < halvings ? std::size_t{1} << (halvings - turn - 1) : 1;
+  return units * (parts - (parts >> turn) + (block - turn * width) * size) / parts;
+}
 
 Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_matmul_bias(const DeviceInfo& device, const Dispatch& d, Launch& launch);

@@ -32,26 +32,38 @@ Status set_blocks(const Dispatch& d, std::uint64_t n, std::uint64_t k, std::uint
   return set_grid(d, blocks_n, std::max<std::uint64_t>(blocks_m, 1), launch);
 }
 
-// Blocks of about 64 KiB of weights; smaller ones, down to 16 KiB, to have 16 of them.
+constexpr std::uint64_t small_block = 16 << 10;  // bytes of weights
+
+// Blocks of about 64 KiB of weights; smaller ones to have 16 of them.
 std::uint64_t blocks_of(std::uint64_t units, std::uint64_t unit_bytes) {
   const std::uint64_t bytes = product({units, unit_bytes});
   const std::uint64_t blocks =
-      std::max(bytes / (64 << 10), std::min<std::uint64_t>(bytes / (16 << 10), 16));
+      std::max(bytes / (64 << 10), std::min<std::uint64_t>(bytes / small_block, 16));
   return std::clamp<std::uint64_t>(blocks, 1, std::max<std::uint64_t>(units, 1));
 }
 
 // Units are the pieces of the weights that are not cut further. Rows of x in a block fit the
 // second-level cache together with some weights.
-Status set_packed(const Dispatch& d, std::uint64_t units, std::uint64_t unit_bytes, std::uint64_t m,
-                  std::uint64_t k, Launch& launch) {
+Status set_packed(const DeviceInfo& device, const Dispatch& d, std::uint64_t units,
+                  std::uint64_t unit_bytes, std::uint64_t m, std::uint64_t k, Launch& launch) {
   const std::uint64_t row_bytes =
       std::max<std::uint64_t>(matrix_bytes(matmul_input(d.format), 1, k), 1);
   const std::uint64_t fit =
       std::clamp<std::uint64_t>((512 << 10) / row_bytes, 16, matmul_packed_block_m) / 8 * 8;
   const std::uint64_t blocks = std::max<std::uint64_t>(divide_up(m, fit), 1);
   const std::uint64_t rows = divide_up(divide_up(m, blocks), 8) * 8;
+  std::uint64_t width = blocks_of(units, unit_bytes), halvings = 0;
+  if (m <= 8) {  // bound by memory
+    const std::uint64_t most =
+        std::min(units, std::max<std::uint64_t>(product({units, unit_bytes}) / small_block, 1));
+    width = std::clamp<std::uint64_t>(device.compute_units, 1, std::max<std::uint64_t>(most, 1));
+    while (width << (halvings + 1) <= most) ++halvings;
+  }
   launch.group = {static_cast<std::uint32_t>(rows), 1, 1};
-  return set_grid(d, blocks_of(units, unit_bytes), std::max<std::uint64_t>(divide_up(m, rows), 1),
+  launch.n_spec = 2;
+  launch.spec[0] = {0, static_cast<std::int32_t>(width)};
+  launch.spec[1] = {1, static_cast<std::int32_t>(halvings)};
+  return set_grid(d, width * (halvings + 1), std::max<std::uint64_t>(divide_up(m, rows), 1),
                   launch);
 }
 
@@ -60,9 +72,11 @@ std::uint64_t group_bytes(const Dispatch& d, std::uint64_t k) {
   return matrix_bytes(d.format, 16, k);
 }
 
-Status set_tiles(const Dispatch& d, std::uint64_t n, std::uint64_t m, std::uint64_t k,
-                 Launch& launch) {
-  if (is_packed(d.format)) return set_packed(d, groups_of(n), group_bytes(d, k), m, k, launch);
+Status set_tiles(const DeviceInfo& device, const Dispatch& d, std::uint64_t n, std::uint64_t m,
+                 std::uint64_t k, Launch& launch) {
+  if (is_packed(d.format)) {
+    return set_packed(device, d, groups_of(n), group_bytes(d, k), m, k, launch);
+  }
   return set_blocks(d, n, k, divide_up(m, matmul_block_m), launch);
 }
 
@@ -125,39 +139,39 @@ DType matmul_input(DType weights) noexcept {
   }
 }
 
-Status launch_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out}));
   set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(d, p.n, p.m, p.k, launch);
+  return set_tiles(device, d, p.n, p.m, p.k, launch);
 }
 
-Status launch_matmul_bias(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_bias(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out}));
   set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(d, p.n, p.m, p.k, launch);
+  return set_tiles(device, d, p.n, p.m, p.k, launch);
 }
 
-Status launch_matmul_add(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_add(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out, s.out}));
   set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(d, p.n, p.m, p.k, launch);
+  return set_tiles(device, d, p.n, p.m, p.k, launch);
 }
 
-Status launch_matmul_bias_add(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_bias_add(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out, s.out}));
   set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(d, p.n, p.m, p.k, launch);
+  return set_tiles(device, d, p.n, p.m, p.k, launch);
 }
 
-Status launch_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_3(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const Matmul3Params p = d.params_as<Matmul3Params>();
   const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
   const Sizes c = sizes_of(d, p.m, p.n2, p.k);
@@ -166,28 +180,28 @@ Status launch_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
                        if_bound(d, 5, b.bias), if_bound(d, 6, c.bias), a.out, b.out, c.out}));
   const std::uint64_t n = std::uint64_t{p.n0} + p.n1 + p.n2;
   set_cost(d, p.m, n, p.k, launch);
-  if (!is_packed(d.format)) return set_tiles(d, n, p.m, p.k, launch);
+  if (!is_packed(d.format)) return set_tiles(device, d, n, p.m, p.k, launch);
   const std::uint64_t groups = groups_of(p.n0) + groups_of(p.n1) + groups_of(p.n2);
-  return set_packed(d, groups, group_bytes(d, p.k), p.m, p.k, launch);
+  return set_packed(device, d, groups, group_bytes(d, p.k), p.m, p.k, launch);
 }
 
-Status launch_matmul_glu(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_glu(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulGluParams p = d.params_as<MatmulGluParams>();
   ONEPASS_TRY(expect_activation(d, p.activation));
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, s.out}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
-  if (!is_packed(d.format)) return set_tiles(d, p.n, p.m, p.k, launch);
-  return set_packed(d, groups_of(p.n), 2 * group_bytes(d, p.k), p.m, p.k, launch);
+  if (!is_packed(d.format)) return set_tiles(device, d, p.n, p.m, p.k, launch);
+  return set_packed(device, d, groups_of(p.n), 2 * group_bytes(d, p.k), p.m, p.k, launch);
 }
 
-Status launch_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+Status launch_matmul_glu_q(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulGluParams p = d.params_as<MatmulGluParams>();
   ONEPASS_TRY(expect_activation(d, p.activation));
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
   ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
   set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
-  return set_packed(d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
+  return set_packed(device, d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
 }
 
 Status launch_norm_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
