@@ -143,7 +143,8 @@ Status prefill(const Device& device, DType type, std::uint32_t keys) {
 }
 
 Status run(std::uint32_t keys, std::uint32_t threads) {
-  ONEPASS_ASSIGN(const Device device, Device::open("cpu", {.threads = threads}));
+  ONEPASS_ASSIGN(const Device device,
+                 Device::open("cpu", {.backend = {CpuOptions{.threads = threads}}}));
   KernelDesc desc{.name = "read_all", .slots = "iio"};
   desc.cpu = read_all;
   ONEPASS_ASSIGN(const KernelId reader, device.kernels().add(desc));

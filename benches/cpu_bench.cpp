@@ -9,9 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "../tests/backends/recordings.h"
 #include "backends/cpu/cpu.h"
 #include "calibration.h"
+#include "onepass/backends/cpu.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
@@ -19,11 +20,11 @@ namespace {
 constexpr std::uint32_t n_launches = 500;
 
 void nothing(const KernelArgs&) noexcept {}
-constexpr KernelRow nothing_row{.name = "nothing", .cpu = nothing};
+constexpr KernelRow nothing_row{.name = "nothing", .code = nothing};
 
 std::unique_ptr<Backend> open(std::uint32_t threads) {
   DeviceOptions options;
-  options.threads = threads;
+  options.backend = {CpuOptions{.threads = threads}};
   return make_cpu_backend(options);
 }
 
@@ -38,15 +39,15 @@ void run_chain(benchmark::State& state, const KernelRow& row) {
   const Allocation memory =
       backend->allocate(2 * testing::cell_bytes, MemoryKind::device, true).value();
   {
-    const Recording recording = testing::make_recording(testing::chain_program(n_launches, 2),
-                                                        memory, ExecutionModel::edges, row);
-    Recording reduced = recording;
+    const testing::OrderedRecording recording = testing::make_recording(
+        testing::chain_program(n_launches, 2), memory, OrderKind::edges, row);
+    testing::OrderedRecording reduced = recording;
     reduced.preds.clear();
     for (std::uint32_t i = 0; i < n_launches; ++i) {
       reduced.pred_offsets[i + 1] = i;
       if (i > 0) reduced.preds.push_back(i - 1);
     }
-    const auto recorded = backend->record(reduced).value();
+    const auto recorded = testing::record(*backend, reduced).value();
     Completion completion;
     for (auto _ : state) {
       if (!backend->submit(*recorded, {}, completion)) state.SkipWithError("submit");
@@ -62,7 +63,7 @@ void hash_chain_one_submission(benchmark::State& state) { run_chain(state, testi
 
 void chain_submission_per_launch(benchmark::State& state) {
   const auto backend = open(static_cast<std::uint32_t>(state.range(0)));
-  const auto recorded = backend->record(testing::one_launch(nothing_row, 2)).value();
+  const auto recorded = testing::record(*backend, testing::one_launch(nothing_row, 2)).value();
   Completion completion;
   for (auto _ : state) {
     for (std::uint32_t i = 0; i < n_launches; ++i) {

@@ -17,8 +17,7 @@
 #include "backends/cuda/driver.h"
 #include "core/device_state.h"
 #include "core/os.h"
-#include "llm/decoder.h"
-#include "llm/synthetic.h"
+#include "run/decoder.h"
 
 namespace onepass {
 namespace {
@@ -75,12 +74,6 @@ Result<std::uint64_t> free_bytes(const cuda::Driver& driver) {
   return free;
 }
 
-Result<std::shared_ptr<const llm::Model>> load(const Device& device, const std::string& name) {
-  if (name.rfind("synthetic:", 0) != 0) return llm::Model::open(device, name);
-  ONEPASS_ASSIGN(const llm::SyntheticSource source, llm::SyntheticSource::create(name));
-  return llm::Model::load(device, source.config(), source);
-}
-
 Status run(const std::string& name, std::uint32_t tokens) {
   ONEPASS_ASSIGN(const cuda::Driver* driver, cuda::load_driver());
   Clocked::real = *driver;
@@ -94,7 +87,7 @@ Status run(const std::string& name, std::uint32_t tokens) {
   ONEPASS_ASSIGN(std::shared_ptr<DeviceState> state,
                  DeviceState::create(std::move(backend), options));
   const Device device(std::move(state));
-  ONEPASS_ASSIGN(const std::shared_ptr<const llm::Model> model, load(device, name));
+  ONEPASS_ASSIGN(const std::shared_ptr<const llm::Model> model, llm::Model::open(device, name));
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(model, {}));
   const std::uint32_t context = decoder.context();
   const std::uint32_t prompt[] = {1};

@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "llm/decoder.h"
-#include "llm/synthetic.h"
+#include "run/decoder.h"
 
 namespace onepass {
 namespace {
@@ -25,13 +24,7 @@ using Rows = std::vector<std::vector<float>>;
 
 Result<llm::Decoder> open(const std::string& device_name, const std::string& name) {
   ONEPASS_ASSIGN(const Device device, Device::open(device_name));
-  std::shared_ptr<const llm::Model> model;
-  if (name.rfind("synthetic:", 0) == 0) {
-    ONEPASS_ASSIGN(const llm::SyntheticSource source, llm::SyntheticSource::create(name));
-    ONEPASS_ASSIGN(model, llm::Model::load(device, source.config(), source));
-  } else {
-    ONEPASS_ASSIGN(model, llm::Model::open(device, name));
-  }
+  ONEPASS_ASSIGN(std::shared_ptr<const llm::Model> model, llm::Model::open(device, name));
   return llm::Decoder::create(model, {.context = length});
 }
 

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "calibration.h"
+#include "graph/ancestor/greedy_order.h"
 #include "graph/hazards.h"
 #include "graph/memory.h"
-#include "graph/model_programs.h"
 #include "graph/schedule.h"
+#include "support/model_programs.h"
 
 namespace {
 

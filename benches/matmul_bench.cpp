@@ -146,7 +146,8 @@ class Bench {
 int main(int argc, char** argv) {
   using namespace onepass;
   DeviceOptions options;
-  options.threads = argc > 1 ? static_cast<std::uint32_t>(std::atoi(argv[1])) : 2;
+  options.backend = {
+      CpuOptions{.threads = argc > 1 ? static_cast<std::uint32_t>(std::atoi(argv[1])) : 2}};
   const std::string wanted = argc > 2 ? argv[2] : "";
   Bench bench(Device::open("cpu", options).value());
   for (DType type : {DType::q4_0_r16, DType::q8_0_r16, DType::q4_k_r16, DType::q5_k_r16,

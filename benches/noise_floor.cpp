@@ -10,8 +10,8 @@
 #include <string>
 
 #include "io/gguf_file.h"
-#include "llm/random_model.h"
-#include "llm/reference.h"
+#include "support/forward_reference.h"
+#include "support/random_model.h"
 
 namespace {
 

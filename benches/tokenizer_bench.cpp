@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "llm/tokenizer_vocabularies.h"
+#include "support/tokenizer_vocabularies.h"
 
 namespace onepass::test {
 namespace {

@@ -9,7 +9,15 @@ endif()
 include(${CMAKE_CURRENT_LIST_DIR}/onepass_tokenizer_libraries.cmake)
 if(onepass_missing_libraries)
   message(FATAL_ERROR "not found: ${onepass_missing_libraries}; Debian and Ubuntu: "
-    "apt-get install libpcre2-dev libutf8proc-dev libsimdjson-dev")
+    "apt-get install libpcre2-dev libutf8proc-dev")
+endif()
+
+# Headers only: users of the installed library need nothing of it.
+find_path(ONEPASS_FAST_FLOAT_INCLUDE_DIR fast_float/fast_float.h)
+mark_as_advanced(ONEPASS_FAST_FLOAT_INCLUDE_DIR)
+if(NOT ONEPASS_FAST_FLOAT_INCLUDE_DIR)
+  message(FATAL_ERROR
+    "fast_float/fast_float.h not found; Debian and Ubuntu: apt-get install libfast-float-dev")
 endif()
 
 if(ONEPASS_BUILD_CLI)

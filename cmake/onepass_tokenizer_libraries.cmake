@@ -1,8 +1,8 @@
 # Libraries of the tokenizer, for the build and for users of the installed package:
-# onepass_pcre2, onepass_utf8proc and onepass_simdjson, or a list of what is missing in
+# onepass_pcre2 and onepass_utf8proc, or a list of what is missing in
 # onepass_missing_libraries.
 set(onepass_missing_libraries "")
-foreach(row pcre2:pcre2-8:pcre2.h utf8proc:utf8proc:utf8proc.h simdjson:simdjson:simdjson.h)
+foreach(row pcre2:pcre2-8:pcre2.h utf8proc:utf8proc:utf8proc.h)
   string(REPLACE ":" ";" row ${row})
   list(GET row 0 name)
   list(GET row 1 library)

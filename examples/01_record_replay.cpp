@@ -26,8 +26,8 @@ Status run() {
   ops::rms_norm(s, {.x = x, .weight = weight, .out = normed});
   ops::mul(s, {.a = normed, .b = gate, .out = out});  // fused with the norm
   ONEPASS_ASSIGN(const Plan plan, s.compile());       // fused, scheduled, proven
-  std::printf("2 ops, %u dispatch(es), %u barrier(s), proven: %s\n", plan.report().dispatches,
-              plan.report().barriers, plan.report().validated ? "yes" : "no");
+  std::printf("2 ops, %u dispatch(es) in %u level(s), proven: %s\n", plan.report().dispatches,
+              plan.report().levels, plan.report().validated ? "yes" : "no");
 
   ONEPASS_TRY(device.write_as<float>(weight.view, std::vector<float>(dim, 1.0f)));
   ONEPASS_TRY(device.write_as<float>(gate.view, std::vector<float>(dim, 2.0f)));

@@ -42,6 +42,25 @@ cuda_include=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
 mkdir -p "$out" "$logs"
 
 shopt -s nullglob
+make_unit() {  # make_unit FILE TEMPLATE SED_SCRIPT: keeps a file that is the same, with its time
+  mkdir -p "$(dirname "$1")"
+  sed "$3" "$2" >"$1.new"
+  if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
+}
+make_units() {  # what CMake makes, as cmake/units.cmake says
+  local isa condition needs family format blocks types
+  while read -r isa condition needs; do
+    for family in src/ops/*/cpu_simd.h; do
+      family=$(basename "$(dirname "$family")")
+      make_unit "$out/ops/$family/cpu_$isa.cpp" src/ops/simd_unit.cpp.in \
+        "s/@name@/$family/g; s/@isa@/$isa/g; s/@condition@/$condition/g; s/@needs@/$needs/g"
+    done
+  done < <(sed -n 's/^ISA(\(.*\), \(.*\), \(.*\), ".*")$/\1 \2 \3/p' src/ops/shared/isa.def)
+  while read -r format blocks types; do
+    make_unit "$out/ops/matmul/cuda_$format.cu" src/ops/matmul/cuda_format.cu.in \
+      "s/@format@/$format/g; s/@blocks@/$blocks/g; s/@types@/$types/g"
+  done < <(sed -n 's/^CUDA_FORMAT(\([^,]*\), \([^,]*\), \(.*\))$/\1 \2 \3/p' src/ops/shared/cuda_formats.def)
+}
 write_build_file() {
   local includes="-I include -I src -I tests -isystem $cuda_include" file symbol objects=""
   [ ! -f .carry/include/tl/expected.hpp ] || includes+=" -isystem .carry/include"
@@ -61,12 +80,13 @@ write_build_file() {
   echo "rule link"
   echo "  command = $cxx -o \$out \$in -pthread -ldl"
   for file in src/core/*.cpp src/graph/*.cpp src/quant/*.cpp src/ops/*.cpp src/ops/*/*.cpp \
-    src/backends/*/*.cpp tests/conformance/*.cpp; do
+    src/backends/*/*.cpp tests/conformance/*.cpp "$out"/ops/*/*.cpp; do
     case $file in src/core/os_posix.cpp | *_test.cpp) continue ;; esac
-    echo "build $out/${file//\//_}.o: cxx $file"
-    objects+=" $out/${file//\//_}.o"
+    symbol=${file#"$out"/}
+    echo "build $out/${symbol//\//_}.o: cxx $file"
+    objects+=" $out/${symbol//\//_}.o"
   done
-  for file in src/ops/*/cuda*.cu; do
+  for file in src/ops/*/cuda*.cu "$out"/ops/*/cuda*.cu; do
     symbol=$(dirname "$file")
     symbol=onepass_fatbin_$(basename "$symbol")_$(basename "$file" .cu)
     echo "build $out/$symbol.fatbin: fatbin $file"
@@ -76,6 +96,7 @@ write_build_file() {
   done
   echo "build $out/conformance_tests: link$objects"
 }
+make_units
 write_build_file >"$out/build.ninja"
 echo "--- build: $("$nvcc" --version | tail -n 1), $("$cxx" --version | head -n 1)"
 started=$SECONDS

@@ -23,8 +23,8 @@ jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN)}
 mirror=${MIRROR:-http://deb.debian.org/debian}
 
 tools=(g++-aarch64-linux-gnu qemu-user cmake ninja-build python3)
-libraries=(libcli11-dev libexpected-dev libgmock-dev libgtest-dev libpcre2-8-0 libpcre2-dev
-  libsimdjson14 libsimdjson-dev libutf8proc2 libutf8proc-dev)
+libraries=(libcli11-dev libexpected-dev libfast-float-dev libgmock-dev libgtest-dev libpcre2-8-0
+  libpcre2-dev libutf8proc2 libutf8proc-dev)
 
 install_tools() {
   local missing=() as_root=() package
@@ -87,7 +87,7 @@ run_stage() {
     suite)
       rm -f "$junit"
       ctest --preset aarch64 --parallel "$jobs" --output-junit "$junit" || status=1
-      read -r p f s < <(python3 scripts/count_tests.py "$junit" || echo 0 0 0)
+      read -r p f s < <(python3 scripts/checks/count_tests.py "$junit" || echo 0 0 0)
       # A ctest that fails without a failed test is itself a failure.
       [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1
       cases=$(grep -E '^[0-9]+ cases, [0-9]+ runs, ' build/aarch64/Testing/Temporary/LastTest.log |

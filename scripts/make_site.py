@@ -11,9 +11,11 @@ import shutil
 import subprocess
 import sys
 
-import check_docs
-
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(ROOT, "scripts", "checks"))
+
+import check_docs  # noqa: E402
+
 PAGES = ("docs/*.md", "docs/tutorials/*.md", "docs/adr/*.md", "CONTRIBUTING.md", "CHANGELOG.md",
          "SECURITY.md")
 MAIN_PAGE = "docs/README.md"

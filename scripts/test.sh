@@ -67,14 +67,14 @@ build_and_test() {  # build_and_test PRESET [CTEST ARGUMENT...]
   rm -f "$junit"
   ctest --preset "$preset" --parallel "$jobs" --output-junit "$junit" "$@"
   local status=$?
-  if ! counts=$(python3 scripts/count_tests.py "$junit"); then
+  if ! counts=$(python3 scripts/checks/count_tests.py "$junit"); then
     counts="0 0 0"
   fi
   local p f s
   read -r p f s <<<"$counts"
   # A ctest that fails without a failed test (none found, a crash of ctest) is itself a failure.
   [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1
-  [ "$f" -eq 0 ] || failures+=("$preset: $(python3 scripts/count_tests.py --failed "$junit")")
+  [ "$f" -eq 0 ] || failures+=("$preset: $(python3 scripts/checks/count_tests.py --failed "$junit")")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
@@ -82,13 +82,15 @@ run_stage() {
   case $1 in
     checks)
       step format scripts/format.sh
-      step layers python3 scripts/check_layers.py
-      step size python3 scripts/check_size.py
-      step "seed api" python3 scripts/check_seed_api.py
+      step layers python3 scripts/checks/check_layers.py
+      step size python3 scripts/checks/check_size.py
+      step "seed api" python3 scripts/checks/check_seed_api.py
       ;;
     dev)
-      build_and_test dev &&
-        step "seed api tests" python3 scripts/check_seed_api.py --junit build/dev/junit.xml
+      if build_and_test dev; then
+        step "seed api tests" python3 scripts/checks/check_seed_api.py --junit build/dev/junit.xml
+        step "seed api mutants" python3 scripts/checks/check_seed_api.py --mutate build/dev
+      fi
       ;;
     release) build_and_test release --label-regex '^release$' ;;
     *) build_and_test "$1" --label-exclude '^docs$' ;;

@@ -1,10 +1,10 @@
-# The emulated CUDA device (backends/cuda_emu/backend.h) for test programs. It needs no CUDA: the
+# The emulated CUDA device (support/cuda_emu/backend.h) for test programs. It needs no CUDA: the
 # kernel files are compiled as C++.
 
 add_library(onepass_cuda_emu OBJECT
-  backends/cuda_emu/backend.cpp
-  backends/cuda_emu/fiber.cpp
-  backends/cuda_emu/machine.cpp
+  support/cuda_emu/backend.cpp
+  support/cuda_emu/fiber.cpp
+  support/cuda_emu/machine.cpp
 )
 onepass_target_defaults(onepass_cuda_emu)
 set_target_properties(onepass_cuda_emu PROPERTIES UNITY_BUILD OFF)  # tables of one name
@@ -18,14 +18,17 @@ endif()
 
 # A misaligned wide access or an index out of an array ends the program with its line.
 set(onepass_emu_checks -fsanitize=alignment,bounds -fno-sanitize-recover=alignment,bounds)
-add_library(onepass_cuda_emu_kernels OBJECT ${ONEPASS_CUDA_KERNELS})
-set_source_files_properties(${ONEPASS_CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
+set(onepass_emu_sources ${ONEPASS_CUDA_KERNELS}
+  ${CMAKE_CURRENT_SOURCE_DIR}/backends/callers_kernel.cu
+  ${PROJECT_SOURCE_DIR}/examples/snippets/cuda_kernel.cu)
+add_library(onepass_cuda_emu_kernels OBJECT ${onepass_emu_sources})
+set_source_files_properties(${onepass_emu_sources} PROPERTIES LANGUAGE CXX)
 target_compile_options(onepass_cuda_emu_kernels PRIVATE
-  -x c++ -include ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda_emu/kernel.h -w -O1
+  -x c++ -include ${CMAKE_CURRENT_SOURCE_DIR}/support/cuda_emu/kernel.h -w -O1
   ${onepass_emu_checks})
 target_compile_definitions(onepass_cuda_emu_kernels PRIVATE ONEPASS_CUDA_EMU)
 target_include_directories(onepass_cuda_emu_kernels PRIVATE
-  ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda_emu/include ${CMAKE_CURRENT_SOURCE_DIR}
+  ${CMAKE_CURRENT_SOURCE_DIR}/support/cuda_emu/include ${CMAKE_CURRENT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(onepass_cuda_emu_kernels PRIVATE onepass_flags)
 

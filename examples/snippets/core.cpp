@@ -56,6 +56,22 @@ Status device(const Device&) {
   return check(back == bytes);
 }
 
+Status cpu_options(const Device&) {
+  // [backends/cpu.h]
+  const onepass::DeviceOptions options{.backend = {onepass::CpuOptions{.threads = 2}}};
+  ONEPASS_ASSIGN(const onepass::Device device, onepass::Device::open("cpu", options));
+  // [backends/cpu.h]
+  return check(device.info().compute_units == 2);
+}
+
+Status cuda_options(const Device&) {
+  // [backends/cuda.h]
+  const onepass::DeviceOptions options{.backend = {onepass::CudaOptions{.plain_edges = true}}};
+  ONEPASS_ASSIGN(const onepass::Device device, onepass::Device::open("auto", options));
+  // [backends/cuda.h]
+  return check(onepass::backend_options<onepass::CudaOptions>(device.options()).plain_edges);
+}
+
 Status buffer(const Device& device) {
   // [buffer.h]
   ONEPASS_ASSIGN(const onepass::Buffer b, device.allocate(4096));
@@ -101,8 +117,16 @@ Status tracker(const Device& device) {
 }
 
 constexpr Snippet list[] = {
-    {"buffer.h", buffer}, {"device.h", device}, {"dtype.h", dtype},     {"onepass.hpp", umbrella},
-    {"pool.h", pool},     {"result.h", result}, {"tracker.h", tracker}, {"version.h", version},
+    {"backends/cpu.h", cpu_options},
+    {"backends/cuda.h", cuda_options},
+    {"buffer.h", buffer},
+    {"device.h", device},
+    {"dtype.h", dtype},
+    {"onepass.hpp", umbrella},
+    {"pool.h", pool},
+    {"result.h", result},
+    {"tracker.h", tracker},
+    {"version.h", version},
 };
 
 }  // namespace

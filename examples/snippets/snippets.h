@@ -1,5 +1,5 @@
 // The examples of the public headers, compiled and run. Lines between two marks [HEADER] are those
-// of the header's file comment; scripts/check_docs.py compares them.
+// of the header's file comment; scripts/checks/check_docs.py compares them.
 #pragma once
 
 #include <cstdint>

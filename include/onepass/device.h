@@ -6,6 +6,7 @@
 //   for (const auto& l : onepass::Device::list()) std::puts((l.name + ' ' + l.reason).c_str());
 #pragma once
 
+#include <any>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -20,18 +21,9 @@
 
 namespace onepass {
 
-// Feature bits a kernel row may need.
-enum class Feature : std::uint32_t {
-  avx2 = 1u << 0,
-  avx512_vnni = 1u << 1,
-  neon_dotprod = 1u << 2,
-  f16 = 1u << 3,
-  tensor_cores = 1u << 4,
-  clusters = 1u << 5,  // groups that share memory
-};
-
-// The order a backend keeps between the launches of one recording.
-enum class ExecutionModel : std::uint8_t { levels, edges, in_order };
+// How a device orders the launches of one pass: barriers between levels, edges between launches, or
+// one after the other.
+enum class OrderKind : std::uint8_t { levels, edges, in_order };
 
 struct DeviceInfo {
   std::string name;         // "cpu", "cuda:0"
@@ -41,39 +33,47 @@ struct DeviceInfo {
   std::uint64_t max_binding_bytes = ~std::uint64_t{0};
   std::uint32_t view_alignment = 1;
   std::uint32_t max_group_threads = 1024;
+  std::array<std::uint32_t, 3> max_groups{0xffffffffu, 0xffffffffu, 0xffffffffu};
   std::uint32_t max_shared_bytes = 1u << 20;
   std::uint32_t max_params_bytes = 128;
   std::uint32_t compute_units = 1;  // CPU: worker threads
-  std::uint32_t features = 0;       // bits of Feature
+  std::uint32_t features = 0;       // bits, see feature_names()
   std::vector<std::uint32_t> subgroup_sizes{1};
   bool unified_memory = true;  // map() works
-  ExecutionModel model = ExecutionModel::edges;
-
-  bool has(Feature f) const noexcept { return (features & static_cast<std::uint32_t>(f)) != 0; }
+  OrderKind order = OrderKind::edges;
+  bool programmatic_edges = false;   // launches can start before those they wait for have ended
+  bool paces_full_launches = false;  // launches that fill the device gain nothing side by side
 };
+
+// What kernels may use of the device: "f16", "tensor_cores".
+std::vector<std::string> feature_names(const DeviceInfo& info);
 
 enum class Profile : std::uint8_t { none, submissions, dispatches };
 enum class Barriers : std::uint8_t { automatic, manual };
 enum class Retain : std::uint8_t { submission, caller };
 
 struct DeviceOptions {
-  std::uint32_t threads = 0;           // CPU: 0 = all cores
-  bool pin_threads = false;            // CPU: worker i on core i
-  std::uint32_t spin_us = 50;          // CPU: how long an idle worker spins before it sleeps
-  std::uint32_t cpu_features = ~0u;    // CPU: bits of Feature its kernels may use
+  // Options of single backends (backends/*.h), at most one struct for each. A backend takes its own
+  // and ignores those of others, so "auto" can be opened with options for several.
+  std::vector<std::any> backend = {};
   std::uint32_t command_buffers = 64;  // in flight or open at the same time
   bool serial = false;                 // each dispatch waits for the one before; same bits
-  bool plain_edges = false;  // CUDA: no kernel starts before those it depends on have ended
-  bool exact_memory =
-      false;  // CUDA: each buffer an allocation of the driver's, for memory checkers
   Retain retain = Retain::submission;
   Barriers barriers = Barriers::automatic;
   Profile profile = Profile::none;
   bool time_barriers = false;
-  bool residency = false;  // without effect on every backend there is
   // Called from any thread with errors nobody waited for and other remarks.
   std::function<void(std::string_view category, std::string_view text)> log = nullptr;
 };
+
+// A backend's own options: those in DeviceOptions::backend, else the defaults.
+template <class Own>
+Own backend_options(const DeviceOptions& options) {
+  for (const std::any& given : options.backend) {
+    if (const Own* own = std::any_cast<Own>(&given)) return *own;
+  }
+  return Own{};
+}
 
 struct DeviceListing {
   std::string name;
@@ -93,10 +93,10 @@ struct Counters {
   std::uint64_t dispatches = 0;           // encode calls, also while capturing
   std::uint64_t replayed_dispatches = 0;  // by replay_dispatch, encode_* of a graph, plans
   std::uint64_t command_buffers = 0;
-  std::uint64_t barriers = 0;  // given to the backend
+  std::uint64_t barriers = 0;  // given to the backend; plans on devices with edges give none
   std::uint64_t automatic_barriers = 0;
   std::uint64_t elided_barriers = 0;
-  std::uint64_t barrier_ns = 0;  // host time issuing barriers; with time_barriers only
+  std::uint64_t barrier_ns = 0;  // host time to list barriers; with time_barriers only
 
   double elision_rate() const noexcept {
     const std::uint64_t all = automatic_barriers + elided_barriers;
@@ -112,6 +112,7 @@ void reset_process_counters() noexcept;
 struct DispatchSample {
   std::string label;  // of the submission
   std::string name;   // of the dispatch: its label, else the op
+  std::string group;  // "layer 3/attention": the groups of GraphSession::begin_group around it
   CapturedOpKind kind = CapturedOpKind::other;
   std::uint32_t index = 0;
   std::uint64_t start_ns = 0;
@@ -158,7 +159,8 @@ class Device {
   Result<Buffer> import_host(std::span<std::byte> memory) const;
 
   // Host access honours the view's offset and length and waits for the last submission. Nothing
-  // runs while write and read copy; what is done with mapped memory is the caller's to order.
+  // runs while write and read copy; what is done with mapped memory is the caller's to order. What
+  // one submission made is read through it, while others run: Submission::read.
   Status write(const View& view, std::span<const std::byte> bytes) const;
   Status read(const View& view, std::span<std::byte> bytes) const;
   Result<std::span<std::byte>> map(const View& view) const;
@@ -182,7 +184,10 @@ class Device {
   ProfileReport profile() const;
   void reset_profile() const;
   std::uint64_t live_bytes() const noexcept;  // allocated and not yet given back
-  void* native_handle() const noexcept;       // null on the CPU
+  // The driver's: the device (CUDA: CUcontext), and the queue that submissions run on (CUstream).
+  // Null on the CPU.
+  void* native_handle() const noexcept;
+  void* native_stream() const noexcept;
 
   DeviceState& state() const noexcept { return *state_; }
   explicit Device(std::shared_ptr<DeviceState> state) noexcept : state_(std::move(state)) {}

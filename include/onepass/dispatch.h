@@ -86,15 +86,18 @@ struct KernelId {
   friend bool operator==(const KernelId&, const KernelId&) = default;
 };
 
-struct DispatchExtra;  // slot numbers, inline blocks and shared memory of compat encodes
+struct DispatchExtra;  // slot numbers, inline blocks and group memory of callers' kernels
 
 struct Dispatch {
   Op op = Op::custom;
-  DType format = DType::f32;  // which row of kernels.def: the dtype or the weights' format
+  DType format = DType::f32;  // the dtype or the weights' format: which rows of the op fit
+  DType input = DType::f32;   // of products: what view 0 holds; compiling brings it into the form
+                              // that the device's kernel takes
   std::uint8_t n_views = 0;
   std::uint8_t params_bytes = 0;
   KernelId kernel;              // Op::custom only
   const char* label = nullptr;  // not owned: a literal, or from GraphSession::intern
+  const char* group = nullptr;  // as label: the groups it stands in, "layer 3/attention"
   const char* file = "";        // the call that asked, for error texts
   int line = 0;
   Grid grid;  // Op::custom only; built-in ops get theirs from lower

@@ -39,12 +39,22 @@ class Submission {
   explicit operator bool() const noexcept { return state_ != nullptr; }
   // Any number of times, from any thread, with the same result.
   Status wait() const;
+  // Waits for this submission, not for later ones, and copies from memory that the host sees:
+  // readback or upload memory, any on the CPU. What later submissions write into the view is the
+  // caller's to order. `unsupported` for other memory, which Device::read reads.
+  Status read(const View& view, std::span<std::byte> bytes) const;
+  template <class T>
+  Status read_as(const View& view, std::span<T> values) const {
+    return read(view, std::as_writable_bytes(values));
+  }
   bool is_done() const;
   // Device time from first to last launch, in ns; waits.
   Result<std::uint64_t> gpu_time_ns() const;
   Result<GpuSpan> gpu_span() const;
   std::string label() const;
-  void* native_handle() const noexcept { return nullptr; }
+  // What the driver tells its end with (CUDA: CUevent). Null on the CPU, and once other submissions
+  // may have taken it.
+  void* native_handle() const noexcept;
 
  private:
   friend class DeviceState;

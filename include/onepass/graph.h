@@ -37,7 +37,8 @@ struct CapturedNode {
   }
 };
 
-enum class Policy : std::uint8_t { exact, greedy64 };
+// The order of dispatches: by exact level, by the ancestor's greedy window, or as recorded.
+enum class Policy : std::uint8_t { exact, greedy64, recorded };
 
 struct FuseReport {
   struct Rule {

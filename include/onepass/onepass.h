@@ -218,7 +218,7 @@ typedef struct onepass_plan_options {
 typedef struct onepass_plan_info {
   size_t size;
   uint32_t dispatches;  // after fusing
-  uint32_t barriers;
+  uint32_t barriers;    // levels - 1: issued where a device orders by levels
   uint32_t levels;
   uint32_t longest_path;
   uint32_t fused;      // fusions done

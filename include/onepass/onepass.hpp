@@ -6,6 +6,8 @@
 //   onepass::GraphSession s = executor.begin_recorded();
 #pragma once
 
+#include "onepass/backends/cpu.h"
+#include "onepass/backends/cuda.h"
 #include "onepass/buffer.h"
 #include "onepass/device.h"
 #include "onepass/dispatch.h"

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "onepass/device.h"
 #include "onepass/encoder.h"
 #include "onepass/graph.h"
 #include "onepass/step_state.h"
@@ -29,13 +30,19 @@ struct PlanOptions {
 
 struct PlanReport {
   std::uint32_t dispatches = 0;    // after fuse and lower
-  std::uint32_t levels = 0;        // groups between barriers
-  std::uint32_t barriers = 0;      // levels - 1: what a backend with global barriers issues
+  std::uint32_t levels = 0;        // groups of dispatches that need no order among them
+  std::uint32_t barriers = 0;      // levels - 1: what a device with order `levels` issues
   std::uint32_t longest_path = 0;  // dispatches; no order has fewer levels
   std::uint32_t moved = 0;         // positions that hold another dispatch than was recorded there
-  std::uint32_t edges = 0;
+  std::uint32_t edges = 0;         // dependencies without implied ones
   std::uint32_t hazard_edges = 0;  // before reduction
   std::uint32_t fences = 0;
+  // What the device is given: barriers between levels, edges, or one dispatch after the other.
+  OrderKind order = OrderKind::in_order;
+  std::uint32_t edges_issued = 0;  // 0 unless the order is `edges`
+  std::uint32_t programmatic =
+      0;                    // of them: the later dispatch starts before the earlier has ended
+  std::uint32_t added = 0;  // of them: for speed, no dependency asks for them
   FuseReport fused;
   std::uint64_t arena_bytes = 0;
   std::uint64_t scratch_bytes = 0;  // without aliasing
@@ -55,6 +62,7 @@ struct PlanStep {
   };
   std::string kernel;       // "fence" for a fence
   std::string label;        // empty: none
+  std::string group;        // "layer 3/attention"; empty: none
   std::uint32_t index = 0;  // as recorded, after fusing; DispatchSample has the same
   std::uint32_t level = 0;
   std::uint32_t tiles = 1;
@@ -84,8 +92,8 @@ class Plan {
   std::vector<PlanStep> steps() const;
   std::string to_dot() const;
   std::string to_json() const;
-  // Pairs of dispatches that touch the same bytes without being ordered, once for backends with
-  // barriers between levels and once for those with edges; at most `limit` of each. 0: correct.
+  // Pairs of dispatches that touch the same bytes without being ordered: in the order that the
+  // device keeps, with barriers between levels and with edges; at most `limit` of each. 0: correct.
   Result<std::uint32_t> count_hazards(std::uint32_t limit = 1000) const;
 
   PlanState& state() const noexcept { return *state_; }

@@ -33,6 +33,8 @@ struct FinishOptions {
   std::uint32_t command_buffers = 1;  // 1 or 2
   std::uint32_t first_min = 64;       // dispatches submitted early with two
   std::uint32_t first_percent = 10;
+  bool encode_on_worker = false;  // of two, the second by another thread while the first is given
+                                  // to the device and runs
   bool wait = true;
   std::chrono::steady_clock::time_point begin{};  // default: when the session began
   std::string_view label = {};
@@ -95,6 +97,10 @@ class GraphSession {
   const char* intern(std::string_view label);
   // Labels the following dispatches (empty: none).
   void set_label(std::string_view label);
+  // The following dispatches are of this group, up to its end; groups nest. What is open at the end
+  // of the session ends with it.
+  void begin_group(std::string_view name);
+  void end_group();
 
   // A full fence.
   void barrier();

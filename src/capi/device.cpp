@@ -1,4 +1,5 @@
 #include "capi/handles.h"
+#include "onepass/backends/cpu.h"
 
 using namespace onepass;
 using namespace onepass::capi;
@@ -38,9 +39,8 @@ onepass_result onepass_device_open(const char* name, const onepass_device_option
     ONEPASS_TRY(require(name, "name"));
     ONEPASS_TRY(require(device, "device"));
     ONEPASS_ASSIGN(const onepass_device_options o, take_options(options, "onepass_device_options"));
-    DeviceOptions device_options;
-    device_options.threads = o.threads;
-    device_options.serial = o.serial != 0;
+    const DeviceOptions device_options{.backend = {CpuOptions{.threads = o.threads}},
+                                       .serial = o.serial != 0};
     ONEPASS_ASSIGN(Device opened, Device::open(name, device_options));
     *device = new onepass_device{opened, GraphExecutor(opened)};
     return {};

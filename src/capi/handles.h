@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "core/guarded.h"
-#include "llm/generate.h"
-#include "llm/text_model.h"
+#include "model/text_model.h"
 #include "onepass/device.h"
 #include "onepass/onepass.h"
 #include "onepass/plan.h"
 #include "onepass/session.h"
+#include "run/generate.h"
 
 struct onepass_device {
   onepass::Device device;

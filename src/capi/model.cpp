@@ -1,7 +1,7 @@
 #include <string_view>
 
 #include "capi/handles.h"
-#include "llm/architecture.h"
+#include "model/architecture.h"
 
 namespace onepass::capi {
 namespace {

@@ -12,8 +12,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "core/kernel_row.h"
+#include "core/order.h"
 #include "onepass/device.h"
 #include "onepass/dispatch.h"
 #include "onepass/kernel.h"
@@ -25,31 +28,6 @@ struct Allocation {
   std::byte* host = nullptr;  // where the host may touch it directly
   std::uint64_t bytes = 0;
 };
-
-// One implementation of an op for one format on one backend.
-struct KernelRow {
-  Op op = Op::custom;
-  DType format = DType::f32;
-  DType input = DType::f32;  // what view 0 must hold; q8a: the op quantizes it first
-  const char* name = "";
-  std::uint32_t needs = 0;   // bits of Feature
-  bool waits_first = false;  // every block waits before its first dependent access and exit
-  LaunchFn launch = nullptr;
-  CpuKernelFn cpu = nullptr;                   // CPU backends
-  const char* symbol = nullptr;                // GPU backends: entry point of Launch::variant 0
-  std::span<const char* const> variants = {};  // entry points of Launch::variant 1, 2, ...
-  // Views (one bit each) that are read before the wait, so nothing in the recording may write them
-  // while the edges to this launch are programmatic.
-  std::uint32_t reads_early = 0;
-  void* user = nullptr;  // callers' kernels
-  CapturedOpKind kind = CapturedOpKind::other;
-};
-
-// The entry point of a GPU kernel; null where the row has no such variant.
-inline const char* symbol_of(const KernelRow& row, const Launch& launch) noexcept {
-  if (launch.variant == 0) return row.symbol;
-  return launch.variant <= row.variants.size() ? row.variants[launch.variant - 1] : nullptr;
-}
 
 struct BoundView {
   Allocation memory;
@@ -65,6 +43,7 @@ struct PhysicalRange {
   std::uint64_t region = 0;
   std::uint64_t lo = 0, hi = 0;
   bool write = false;
+  bool early = false;  // read before the launch waits for the launches before it
 };
 
 struct RecordedLaunch {
@@ -79,36 +58,36 @@ struct RecordedLaunch {
   Grid grid;
   const DispatchExtra* extra = nullptr;
   const char* label = nullptr;
+  const char* group = nullptr;                  // "layer 3/attention"; null: in none
   CapturedOpKind kind = CapturedOpKind::other;  // for reports
 
   bool is_fence() const noexcept { return kernel == nullptr; }
 };
 
-// What a backend receives: launches in level order and their order constraints.
+// Whether it runs nothing: a fence, or no groups.
+inline bool is_empty(const RecordedLaunch& l) noexcept {
+  const auto& grid = l.launch.grid;
+  return l.is_fence() || grid[0] == 0 || grid[1] == 0 || grid[2] == 0;
+}
+// Whether it may take part in a programmatic edge (core/order.h).
+inline bool waits_first(const RecordedLaunch& l) noexcept {
+  return !is_empty(l) && l.kernel->start.waits_first;
+}
+
+// What a backend receives beside an Order: launches, sorted by level.
 struct Recording {
   std::vector<RecordedLaunch> launches;
-  std::vector<std::uint32_t> level_offsets;  // first launch of each level, and the count
-  // Predecessors of launch i: preds[pred_offsets[i] .. pred_offsets[i + 1]), all < i. Empty
-  // pred_offsets: only the levels are known.
-  std::vector<std::uint32_t> pred_offsets;
-  std::vector<std::uint32_t> preds;
   // Exact accesses of launch i: ranges[range_offsets[i] .. range_offsets[i + 1]).
   std::vector<std::uint32_t> range_offsets;
   std::vector<PhysicalRange> ranges;
 
   BoundView step;         // StepState bytes written by submit, if any
   bool replayed = false;  // will be submitted many times
-  bool serial = false;    // each launch waits for the one before
   bool timed = false;     // a time span per launch is wanted
   std::shared_ptr<void> keep_alive;
 
-  ExecutionModel model() const noexcept {
-    return serial                 ? ExecutionModel::in_order
-           : pred_offsets.empty() ? ExecutionModel::levels
-                                  : ExecutionModel::edges;
-  }
-  std::uint32_t n_levels() const noexcept {
-    return level_offsets.empty() ? 0 : static_cast<std::uint32_t>(level_offsets.size() - 1);
+  std::span<const PhysicalRange> ranges_of(std::uint32_t i) const noexcept {
+    return std::span(ranges).subspan(range_offsets[i], range_offsets[i + 1] - range_offsets[i]);
   }
 };
 
@@ -122,6 +101,10 @@ struct WorkSlice {
   std::uint32_t launch = 0;
   TimeSpan span;
 };
+
+// The error of a device that finds no code it can use: what it takes ("a CPU function") and which
+// kinds were given.
+Error no_kernel_code(const KernelDesc& desc, const std::string& device, const char* takes);
 
 // A backend's compiled form of a recording. Destroyed only when no submission of it is in flight.
 class Recorded {
@@ -146,18 +129,29 @@ class Backend {
 
   virtual const DeviceInfo& info() const noexcept = 0;
   // Rows in order of preference; the first whose needs the device has is used.
-  virtual std::span<const KernelRow> kernels() const noexcept = 0;
+  virtual KernelTable kernels() const noexcept = 0;
+  // Builds a caller's kernel, whose description is well formed, once; kernel_build with the
+  // compiler's log. Other devices than those with CPU kernels override it.
+  virtual Result<KernelCode> build(const KernelDesc& desc) {
+    if (desc.cpu == nullptr) return no_kernel_code(desc, info().name, "a CPU function");
+    return KernelCode(desc.cpu);
+  }
 
   virtual Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) = 0;
   virtual void release(const Allocation& memory) noexcept = 0;
+  // Called while nothing runs, and nothing is submitted until they return: the layer above has
+  // waited, a backend waits for its own copies only.
   virtual Status write(const Allocation& memory, std::uint64_t offset,
                        std::span<const std::byte> bytes) = 0;
   virtual Status read(const Allocation& memory, std::uint64_t offset,
                       std::span<std::byte> bytes) = 0;
-  // Host pointer of the allocation's start; unsupported where memory is not unified.
+  // Host pointer of the allocation's start; unsupported where the host does not see the memory.
+  // Waits for nothing.
   virtual Result<std::byte*> map(const Allocation& memory) = 0;
 
-  virtual Result<std::unique_ptr<Recorded>> record(const Recording& recording) = 0;
+  // Keeps every order of `order` and adds none of its own choice.
+  virtual Result<std::unique_ptr<Recorded>> record(const Recording& recording,
+                                                   const Order& order) = 0;
   // Writes step_bytes (may be empty) to the recording's step view, then runs it, in the order of
   // submissions. Allocates nothing. An error means that nothing will run and done stays false.
   virtual Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
@@ -169,6 +163,10 @@ class Backend {
   // Spans of the launches in the last submission of a timed recording; after it is done.
   virtual Status timestamps(Recorded& recorded, std::span<TimeSpan> out) = 0;
   virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
+  // The driver's queue of submissions, and what it has to tell the end of one; null where there is
+  // no such thing, or not any more.
+  virtual void* native_stream() noexcept { return nullptr; }
+  virtual void* native_submission(const Completion&) noexcept { return nullptr; }
   // What each worker did in the last submission of a timed recording; after it is done. Nothing
   // where the backend does not know.
   virtual void append_slices(Recorded& recorded, std::vector<WorkSlice>& out) {

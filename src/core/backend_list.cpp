@@ -5,6 +5,7 @@
 #endif
 #include "backends/null/null.h"
 #include "core/device_state.h"
+#include "onepass/backends/cpu.h"
 
 namespace onepass {
 namespace {
@@ -14,9 +15,7 @@ using Make = std::unique_ptr<Backend> (*)(const DeviceOptions&);
 
 template <Make make>
 std::vector<DeviceListing> list_one() {
-  DeviceOptions options;
-  options.threads = 1;
-  const std::unique_ptr<Backend> backend = make(options);
+  const std::unique_ptr<Backend> backend = make({.backend = {CpuOptions{.threads = 1}}});
   return {{backend->info().name, backend->info().description, true, ""}};
 }
 

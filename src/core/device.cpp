@@ -8,9 +8,11 @@
 namespace onepass {
 
 DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options)
-    : backend_(std::move(backend)), options_(options), registry_(*this) {
-  options_.command_buffers = std::clamp(options_.command_buffers, 1u, 4096u);
-  in_flight_.resize(options_.command_buffers);
+    : backend_(std::move(backend)),
+      options_(options),
+      registry_(*this),
+      in_flight_(std::clamp(options.command_buffers, 1u, 4096u)) {
+  options_.command_buffers = static_cast<std::uint32_t>(in_flight_.size());
   for (const KernelRow& row : backend_->kernels()) {
     if ((row.needs & ~info().features) != 0) continue;
     const KernelRow*& best =
@@ -30,8 +32,8 @@ Result<std::shared_ptr<DeviceState>> DeviceState::create(std::unique_ptr<Backend
 DeviceState::~DeviceState() {
   {
     const std::lock_guard lock(submit_mutex_);
-    while (flight_count_ > 0) {
-      backend_->wait(in_flight_[flight_head_]->completion);
+    while (!is_idle_locked()) {
+      backend_->wait(oldest_locked()->completion);
       retire_locked();
     }
   }
@@ -89,10 +91,19 @@ Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries
   return fail(ErrorCode::not_found, "no device can be used" + refused);
 }
 
+namespace {
+
+std::atomic<WrapBackend> backend_wrap{nullptr};
+
+}  // namespace
+
+void wrap_backends(WrapBackend wrap) noexcept { backend_wrap = wrap; }
+
 Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
   return guarded([&]() -> Result<Device> {
     const auto with = [&](Result<std::unique_ptr<Backend>> opened) -> Result<Device> {
       ONEPASS_ASSIGN(std::unique_ptr<Backend> backend, std::move(opened));
+      if (const WrapBackend wrap = backend_wrap) backend = wrap(std::move(backend));
       ONEPASS_ASSIGN(std::shared_ptr<DeviceState> state,
                      DeviceState::create(std::move(backend), options));
       return Device(std::move(state));
@@ -149,5 +160,6 @@ ProfileReport Device::profile() const try {
 void Device::reset_profile() const { state_->reset_profile(); }
 std::uint64_t Device::live_bytes() const noexcept { return state_->live_bytes(); }
 void* Device::native_handle() const noexcept { return state_->backend().native_handle(nullptr); }
+void* Device::native_stream() const noexcept { return state_->backend().native_stream(); }
 
 }  // namespace onepass

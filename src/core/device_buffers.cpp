@@ -231,14 +231,14 @@ Status check_host_access(const char* what, const BufferFacts& facts, const View&
 
 }  // namespace
 
-// Copies while nothing runs: a pass of another thread's may not write what is being read.
+// Copies while nothing runs: a pass of another thread's may not write what is being read. One wait
+// for what is in flight, unless other threads submit meanwhile.
 template <class F>
 Status DeviceState::while_idle(F&& copy) {
-  ONEPASS_TRY(fence(false));  // most of the wait, without holding up other threads
-  const std::lock_guard lock(submit_mutex_);
-  retire_locked();
-  while (flight_count_ > 0) {
-    backend_->wait(in_flight_[flight_head_]->completion);
+  std::unique_lock lock(submit_mutex_);
+  wait_for_newest(lock);
+  while (!is_idle_locked()) {
+    backend_->wait(oldest_locked()->completion);
     retire_locked();
   }
   ONEPASS_TRY(lost_status());
@@ -264,6 +264,26 @@ Status DeviceState::read(const View& view, std::span<std::byte> bytes) {
     const BufferFacts facts = this->facts(view.buffer);
     ONEPASS_TRY(check_host_access("read", facts, view, bytes.size()));
     return while_idle([&] { return backend_->read(facts.memory, view.offset, bytes); });
+  });
+}
+
+Status DeviceState::read_after(SubmissionState& submission, const View& view,
+                               std::span<std::byte> bytes) {
+  return guarded([&]() -> Status {
+    const Retained hold(*this, view.buffer);
+    if (!hold.ok()) return fail(ErrorCode::stale, "read: the buffer was freed");
+    const BufferFacts facts = this->facts(view.buffer);
+    ONEPASS_TRY(check_host_access("read", facts, view, bytes.size()));
+    if (facts.memory.host == nullptr) {
+      return fail(ErrorCode::unsupported,
+                  "read: " + info().name +
+                      " has memory of its own; expected readback memory, or Device::read");
+    }
+    ONEPASS_TRY(wait(submission, true));
+    if (!bytes.empty()) {
+      std::memcpy(bytes.data(), facts.memory.host + view.offset, bytes.size());
+    }
+    return {};
   });
 }
 

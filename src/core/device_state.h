@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "core/serial_ring.h"
 #include "onepass/device.h"
 #include "onepass/encoder.h"
 
@@ -74,6 +75,7 @@ struct RecordedPass {
 
   DeviceState* device;
   Recording recording;
+  Order order;
   std::unique_ptr<Recorded> recorded;
   std::vector<BufferId> retained;
   std::vector<BufferId> watched;  // Retain::caller: must still live at completion
@@ -128,6 +130,8 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
 
   Status write(const View& view, std::span<const std::byte> bytes);
   Status read(const View& view, std::span<std::byte> bytes);
+  // Of memory that the host sees, when the submission is done; later ones may be running.
+  Status read_after(SubmissionState& submission, const View& view, std::span<std::byte> bytes);
   Result<std::span<std::byte>> map(const View& view);
 
   // Scratch memory; may be larger than asked for.
@@ -205,7 +209,11 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   void collect_free(std::uint64_t completed) noexcept;
   template <class F>
   Status while_idle(F&& copy);
+  // Retires; where something is in flight, waits for the newest of it without the lock first.
+  void wait_for_newest(std::unique_lock<std::mutex>& lock);
   Status check_required_locked(RecordedPass& pass);
+  bool is_idle_locked() const noexcept { return last_retired_ == last_submitted_; }
+  SubmissionState* oldest_locked() noexcept { return in_flight_[last_retired_ + 1]; }
   void retire_locked() noexcept;
   void sample_locked(SubmissionState& s) noexcept;
   void unref_locked(SubmissionState* s) noexcept;
@@ -238,10 +246,9 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   KernelRegistry registry_;
 
   std::mutex submit_mutex_;
-  std::vector<SubmissionState*> in_flight_;  // a ring of options_.command_buffers
-  std::size_t flight_head_ = 0, flight_count_ = 0;
+  SerialRing<SubmissionState*> in_flight_;  // (last_retired_, last_submitted_]
   std::size_t open_buffers_ = 0;
-  std::uint64_t last_submitted_ = 0;
+  std::uint64_t last_submitted_ = 0, last_retired_ = 0;
   std::atomic<std::uint64_t> last_submitted_atomic_{0};
   std::vector<std::unique_ptr<SubmissionState>> submission_storage_;
   std::vector<SubmissionState*> submission_free_;
@@ -269,6 +276,10 @@ struct BackendEntry {
   bool card = false;  // its devices are faster than the host's cores
 };
 std::span<const BackendEntry> backend_list() noexcept;
+// What Device::open gives a device instead of the backend that it opened; null: that backend. Test
+// programs set it before they open one.
+using WrapBackend = std::unique_ptr<Backend> (*)(std::unique_ptr<Backend>);
+void wrap_backends(WrapBackend wrap) noexcept;
 // The first device that opens: cards before others, never "null". options.log is told of every
 // device that was passed over and why; a backend without devices is not worth a word.
 Result<std::unique_ptr<Backend>> open_best(std::span<const BackendEntry> entries,

@@ -32,12 +32,12 @@ Error DeviceState::completion_error(const SubmissionState& s) {
 // so it cannot block for good.
 Status DeviceState::make_room_locked() {
   retire_locked();
-  while (open_buffers_ + flight_count_ >= options_.command_buffers) {
-    if (flight_count_ == 0) {
+  while (open_buffers_ + (last_submitted_ - last_retired_) >= options_.command_buffers) {
+    if (is_idle_locked()) {
       return fail(ErrorCode::limit, "all " + std::to_string(options_.command_buffers) +
                                         " command buffers are open and none was committed");
     }
-    backend_->wait(in_flight_[flight_head_]->completion);
+    backend_->wait(oldest_locked()->completion);
     retire_locked();
   }
   return {};
@@ -61,7 +61,7 @@ void DeviceState::close_command_buffer() noexcept {
 
 Status DeviceState::record(RecordedPass& pass) {
   ONEPASS_TRY(lost_status());
-  Result<std::unique_ptr<Recorded>> recorded = backend_->record(pass.recording);
+  Result<std::unique_ptr<Recorded>> recorded = backend_->record(pass.recording, pass.order);
   if (!recorded) {
     note_error(recorded.error());
     return std::move(recorded).error();
@@ -100,17 +100,14 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
     s->sampled = false;
     s->samples = s->dropped = 0;
     s->serial = last_submitted_ + 1;
-    if (pass->recording.timed && pass->last_serial != 0 && flight_count_ > 0 &&
-        in_flight_[flight_head_]->serial <= pass->last_serial) {
+    if (pass->recording.timed && pass->last_serial > last_retired_) {
       // The spans of the submission still running would be overwritten: its samples are lost.
-      for (std::size_t i = 0; i < flight_count_; ++i) {
-        SubmissionState* f = in_flight_[(flight_head_ + i) % in_flight_.size()];
-        if (f->serial == pass->last_serial && !f->sampled) {
-          f->sampled = true;
-          f->dropped = pass->dispatches;
-          const std::lock_guard log_lock(log_mutex_);
-          samples_dropped_ += pass->dispatches;
-        }
+      SubmissionState* f = in_flight_[pass->last_serial];
+      if (!f->sampled) {
+        f->sampled = true;
+        f->dropped = pass->dispatches;
+        const std::lock_guard log_lock(log_mutex_);
+        samples_dropped_ += pass->dispatches;
       }
     }
     // Buffers freed from here on wait for this submission.
@@ -126,8 +123,7 @@ Result<Submission> DeviceState::submit(const std::shared_ptr<RecordedPass>& pass
     s->pass = pass;
     s->refs.store(2, std::memory_order_relaxed);  // the queue's and the handle's
     if (from_open) --open_buffers_;
-    in_flight_[(flight_head_ + flight_count_) % in_flight_.size()] = s;
-    ++flight_count_;
+    in_flight_[s->serial] = s;
     return Submission(std::move(self), s);
   });
 }
@@ -149,8 +145,8 @@ Status DeviceState::check_required_locked(RecordedPass& pass) {
 }
 
 void DeviceState::retire_locked() noexcept {
-  while (flight_count_ > 0) {
-    SubmissionState* s = in_flight_[flight_head_];
+  while (!is_idle_locked()) {
+    SubmissionState* s = oldest_locked();
     if (!backend_->poll(s->completion)) break;
     if (s->completion.failed && s->completion.code == ErrorCode::device_lost) lost_ = true;
     sample_locked(*s);
@@ -159,14 +155,11 @@ void DeviceState::retire_locked() noexcept {
       if (!is_live(id)) log("retain", "a buffer was freed before the pass that uses it completed");
     }
 #endif
-    flight_head_ = (flight_head_ + 1) % in_flight_.size();
-    --flight_count_;
+    ++last_retired_;
     s->pass.reset();
     unref_locked(s);
   }
-  const std::uint64_t completed =
-      flight_count_ == 0 ? ~std::uint64_t{0} : in_flight_[flight_head_]->serial - 1;
-  collect_free(completed);
+  collect_free(is_idle_locked() ? ~std::uint64_t{0} : last_retired_);
 }
 
 void DeviceState::unref_locked(SubmissionState* s) noexcept {
@@ -208,19 +201,21 @@ bool DeviceState::is_done(SubmissionState& s) { return backend_->poll(s.completi
 
 Status DeviceState::fence(bool count) {
   if (count) counters.syncs.fetch_add(1, std::memory_order_relaxed);
-  SubmissionState* last = nullptr;
-  {
-    const std::lock_guard lock(submit_mutex_);
-    retire_locked();
-    if (flight_count_ == 0) return lost_status();
-    last = in_flight_[(flight_head_ + flight_count_ - 1) % in_flight_.size()];
-    last->refs.fetch_add(1, std::memory_order_relaxed);
-  }
-  backend_->wait(last->completion);
-  const std::lock_guard lock(submit_mutex_);
-  retire_locked();
-  unref_locked(last);
+  std::unique_lock lock(submit_mutex_);
+  wait_for_newest(lock);
   return lost_status();
+}
+
+void DeviceState::wait_for_newest(std::unique_lock<std::mutex>& lock) {
+  retire_locked();
+  if (is_idle_locked()) return;
+  SubmissionState* const newest = in_flight_[last_submitted_];
+  newest->refs.fetch_add(1, std::memory_order_relaxed);
+  lock.unlock();
+  backend_->wait(newest->completion);
+  lock.lock();
+  retire_locked();
+  unref_locked(newest);
 }
 
 void DeviceState::sample_locked(SubmissionState& s) noexcept {
@@ -251,9 +246,9 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const RecordedLaunch& l = pass.recording.launches[i];
       if (l.is_fence()) continue;
-      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name, l.kind,
-                                        l.index, spans[i].start_ns, spans[i].end_ns,
-                                        l.launch.bytes_moved, s.serial});
+      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name,
+                                        l.group ? l.group : "", l.kind, l.index, spans[i].start_ns,
+                                        spans[i].end_ns, l.launch.bytes_moved, s.serial});
       ++s.samples;
     }
     for (const WorkSlice& slice : slices) {
@@ -364,6 +359,13 @@ Status Submission::wait() const try {
 
 Status Submission::wait_uncounted() const { return device_->wait(*state_, false); }
 
+Status Submission::read(const View& view, std::span<std::byte> bytes) const try {
+  if (!state_) return fail(ErrorCode::invalid_state, "read: nothing was submitted");
+  return device_->read_after(*state_, view, bytes);
+} catch (const std::bad_alloc&) {
+  return host_out_of_memory();
+}
+
 bool Submission::is_done() const { return state_ && device_->is_done(*state_); }
 
 Result<GpuSpan> Submission::gpu_span() const {
@@ -374,6 +376,10 @@ Result<GpuSpan> Submission::gpu_span() const {
 Result<std::uint64_t> Submission::gpu_time_ns() const {
   ONEPASS_ASSIGN(const GpuSpan span, gpu_span());
   return span.end_ns > span.start_ns ? span.end_ns - span.start_ns : 0;
+}
+
+void* Submission::native_handle() const noexcept {
+  return state_ ? device_->backend().native_submission(state_->completion) : nullptr;
 }
 
 std::string Submission::label() const try {

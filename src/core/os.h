@@ -1,6 +1,6 @@
 // Everything the library asks of the operating system. One of os_linux.cpp and os_posix.cpp is
-// compiled; both define the same functions. Files are the same on both (os_file.cpp,
-// os_atomic_file.cpp).
+// compiled; both define the same functions. What both share is in os_common.cpp, os_file.cpp and
+// os_atomic_file.cpp.
 #pragma once
 
 #include <cstddef>
@@ -65,6 +65,8 @@ bool has_arm_dotprod() noexcept;
 void* allocate(std::uint64_t bytes, bool zero) noexcept;
 // With the size that was allocated.
 void release(void* memory, std::uint64_t bytes) noexcept;
+// Whole pages of zeros, for allocate; munmap takes them back.
+void* map_zeroed(std::uint64_t bytes) noexcept;
 
 // A regular file opened for reading. Move-only; errors have code io, or not_found when there is no
 // such file.

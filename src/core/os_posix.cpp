@@ -1,9 +1,7 @@
 // macOS and other POSIX systems: nothing that only Linux has.
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 #if defined(__APPLE__)
 #include <mach-o/dyld.h>
@@ -11,22 +9,10 @@
 #include <sys/sysctl.h>
 #endif
 
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-
 #include "core/os.h"
 
 namespace onepass::os {
 namespace {
-
-constexpr std::uint64_t min_alignment = 256;
-constexpr std::uint64_t min_mapped_bytes = 64 * 1024;
-
-// Sanitizer builds take everything from the instrumented heap, which has red zones.
-bool is_mapped(std::uint64_t bytes) { return !sanitized && bytes >= min_mapped_bytes; }
-
-std::uint64_t round_up(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
 
 #if defined(__APPLE__)
 template <class T>
@@ -53,23 +39,6 @@ void name_thread(const char* name) noexcept {
 #else
   static_cast<void>(name);
 #endif
-}
-
-void yield() noexcept { sched_yield(); }
-
-std::uint64_t now_ns() noexcept {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
-         static_cast<std::uint64_t>(t.tv_nsec);
-}
-
-std::size_t page_bytes() noexcept {
-  static const std::size_t bytes = [] {
-    const long n = sysconf(_SC_PAGESIZE);
-    return n > 0 ? static_cast<std::size_t>(n) : std::size_t{16384};
-  }();
-  return bytes;
 }
 
 std::uint64_t total_memory_bytes() noexcept {
@@ -136,29 +105,9 @@ bool has_arm_dotprod() noexcept {
 #endif
 }
 
-void* allocate(std::uint64_t bytes, bool zero) noexcept {
-  if (bytes > (std::uint64_t{1} << 62)) return nullptr;
-  if (is_mapped(bytes)) {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
-    return p == MAP_FAILED ? nullptr : p;
-  }
-  // Exact in sanitizer builds, so that one byte too far is found.
-  const std::uint64_t size = bytes == 0 ? 1 : sanitized ? bytes : round_up(bytes, min_alignment);
-  const std::size_t alignment =
-      bytes >= min_mapped_bytes ? page_bytes() : static_cast<std::size_t>(min_alignment);
-  void* p = nullptr;
-  if (posix_memalign(&p, alignment, size) != 0) return nullptr;
-  if (zero) std::memset(p, 0, size);
-  return p;
-}
-
-void release(void* memory, std::uint64_t bytes) noexcept {
-  if (!memory) return;
-  if (is_mapped(bytes)) {
-    munmap(memory, bytes);
-  } else {
-    std::free(memory);
-  }
+void* map_zeroed(std::uint64_t bytes) noexcept {
+  void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
 }
 
 }  // namespace onepass::os

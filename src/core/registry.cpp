@@ -2,6 +2,7 @@
 
 #include "core/device_state.h"
 #include "core/guarded.h"
+#include "core/kernel_desc.h"
 
 namespace onepass {
 namespace {
@@ -30,29 +31,14 @@ const KernelEntry* DeviceState::find_kernel(KernelId id) const noexcept {
 Result<KernelId> KernelRegistry::add(const KernelDesc& desc) {
   return guarded([&]() -> Result<KernelId> {
     DeviceState& d = *device_;
-    if (desc.name.empty()) return fail(ErrorCode::invalid_argument, "add kernel: no name");
-    if (desc.name.find('|') != std::string::npos) {
-      return fail(ErrorCode::invalid_argument, "add kernel '" + desc.name + "': names have no '|'");
-    }
-    if (desc.slots.size() > max_views || desc.slots.find_first_not_of("iox") != std::string::npos) {
-      return fail(ErrorCode::invalid_argument, "add kernel '" + desc.name + "': slots '" +
-                                                   desc.slots +
-                                                   "', expected at most 16 of i, o and x");
-    }
-    if (desc.params_bytes > max_params_bytes) {
-      return fail(ErrorCode::invalid_argument,
-                  "add kernel '" + desc.name + "': " + std::to_string(desc.params_bytes) +
-                      " bytes of parameters, at most " + std::to_string(max_params_bytes));
-    }
-    if (desc.cpu == nullptr) {
-      return fail(ErrorCode::kernel_build, "add kernel '" + desc.name + "': no code for the CPU");
-    }
+    ONEPASS_TRY(check(desc));
     for (const KernelRow& row : d.backend().kernels()) {
       if (desc.name == row.name) {
         return fail(ErrorCode::invalid_argument,
                     "add kernel '" + desc.name + "': the name of a built-in kernel");
       }
     }
+    ONEPASS_ASSIGN(KernelCode code, d.noted(d.backend().build(desc)));
     const std::unique_lock lock(d.kernel_mutex_);
     if (d.kernel_storage_.size() >= DeviceState::max_kernels) {
       return fail(ErrorCode::limit, "add kernel '" + desc.name + "': too many kernels");
@@ -65,7 +51,7 @@ Result<KernelId> KernelRegistry::add(const KernelDesc& desc) {
       e.params_bytes = desc.params_bytes;
       e.row.name = e.name.c_str();
       e.row.launch = desc.launch;
-      e.row.cpu = desc.cpu;
+      e.row.code = code;
       e.row.user = desc.user;
       e.row.kind = desc.kind;
       d.sources_.insert_or_assign(e.name, index);  // the last that can fail

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "graph/hazards.h"
 #include "graph/nodes.h"
@@ -97,6 +98,7 @@ std::string ComputeGraph::to_json() const try {
         "{\"kind\":\"dispatch\",\"op\":" + quoted(dispatch_name(list_->device(), n.op, n.kernel)) +
         ",\"op_kind\":" + quoted(name(n.op_kind));
     if (n.label) out += ",\"label\":" + quoted(n.label);
+    if (n.group) out += ",\"group\":" + quoted(n.group);
     for (const bool write : {false, true}) {
       out += write ? "],\"writes\":[" : ",\"reads\":[";
       bool first = true;
@@ -129,12 +131,14 @@ std::vector<PlanStep> Plan::steps() const try {
     PlanStep& step = steps.emplace_back();
     step.kernel = l.is_fence() ? "fence" : l.kernel->name;
     if (l.label != nullptr) step.label = l.label;
+    if (l.group != nullptr) step.group = l.group;
     step.index = l.index;
     step.level = l.level;
     step.tiles = l.launch.tiles;
     step.bytes_moved = l.launch.bytes_moved;
     step.flops = l.launch.flops;
-    step.after.assign(r.preds.begin() + r.pred_offsets[i], r.preds.begin() + r.pred_offsets[i + 1]);
+    const auto after = state_->dependencies.of(static_cast<std::uint32_t>(i));
+    step.after.assign(after.begin(), after.end());
     for (std::uint32_t k = r.range_offsets[i]; k < r.range_offsets[i + 1]; ++k) {
       const PhysicalRange& range = r.ranges[k];
       if (range.hi > range.lo && is_arena(range.region)) {
@@ -157,9 +161,8 @@ std::string Plan::to_dot() const try {
                                     : l.kernel->name,
                      l.is_fence(), l.level});
   }
-  return dot(nodes, [&](std::size_t v) {
-    return std::span(r.preds).subspan(r.pred_offsets[v], r.pred_offsets[v + 1] - r.pred_offsets[v]);
-  });
+  return dot(nodes,
+             [&](std::size_t v) { return state_->dependencies.of(static_cast<std::uint32_t>(v)); });
 } catch (const std::bad_alloc&) {
   return {};
 }
@@ -170,6 +173,8 @@ std::string Plan::to_json() const try {
                     ",\"levels\":" + num(p.levels) + ",\"longest_path\":" + num(p.longest_path) +
                     ",\"moved\":" + num(p.moved) + ",\"edges\":" + num(p.edges) +
                     ",\"hazard_edges\":" + num(p.hazard_edges) + ",\"fences\":" + num(p.fences) +
+                    ",\"edges_issued\":" + num(p.edges_issued) +
+                    ",\"programmatic\":" + num(p.programmatic) + ",\"added\":" + num(p.added) +
                     ",\"arena_bytes\":" + num(p.arena_bytes) +
                     ",\"scratch_bytes\":" + num(p.scratch_bytes) + ",\"fused\":{";
   for (std::size_t i = 0; i < p.fused.rules.size(); ++i) {
@@ -185,10 +190,12 @@ std::string Plan::to_json() const try {
              "{\"kernel\":" + quoted(l.is_fence() ? "fence" : l.kernel->name) +
              ",\"level\":" + num(l.level);
       if (l.label) out += ",\"label\":" + quoted(l.label);
+      if (l.group) out += ",\"group\":" + quoted(l.group);
       out += ",\"tiles\":" + num(l.launch.tiles) + ",\"bytes\":" + num(l.launch.bytes_moved) +
              ",\"preds\":[";
-      for (std::uint32_t e = r.pred_offsets[i]; e < r.pred_offsets[i + 1]; ++e) {
-        out += std::string(e == r.pred_offsets[i] ? "" : ",") + num(r.preds[e]);
+      const char* comma = "";
+      for (const std::uint32_t u : state_->dependencies.of(static_cast<std::uint32_t>(i))) {
+        out += std::exchange(comma, ",") + num(u);
       }
       out += "]}";
     }

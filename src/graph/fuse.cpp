@@ -1,6 +1,7 @@
 #include "graph/fuse.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace onepass::graph {
@@ -11,41 +12,52 @@ constexpr std::uint32_t pair_window = 24;
 
 class Fuser {
  public:
-  Fuser(const NodeList& list, bool close, std::span<const FusionRow> rows)
+  Fuser(NodeList& list, bool close, std::span<const FusionRow> rows)
       : list_(list), close_(close), rows_(rows) {}
 
   Result<Fused> run() {
     Fused out;
     if (!has_candidates()) return out;
-    load();
+    ONEPASS_TRY(load());
     for (const FusionRow& row : rows_) {
       if (!row.exact && !close_) continue;
-      for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+      const std::vector<std::uint32_t>& candidates = by_op_[static_cast<std::size_t>(row.first)];
+      for (std::size_t at = 0; at < candidates.size(); ++at) {
+        const std::uint32_t i = candidates[at];
         // A node that took another in may take a third: Q, K, V.
-        while (nodes_[i].is_dispatch && nodes_[i].alive && nodes_[i].d.op == row.first &&
-               try_row(row, i)) {
+        while (nodes_[i].alive && nodes_[i].d.op == row.first && try_row(row, i)) {
           count(row, out.report);
         }
       }
     }
-    if (out.report.count == 0) return out;
+    if (out.report.count == 0 && conversions_ == nullptr) return out;
     ONEPASS_ASSIGN(out.list, rebuild());
     return out;
   }
 
  private:
   struct Node {
+    std::uint32_t source = 0;  // of the list; not of a conversion
     bool is_dispatch = false;
+    bool is_fence = false;
     bool alive = true;
     bool changed = false;
     bool by_hand = false;  // accesses were not given by the views
     bool opaque = false;
     Dispatch d;
+    std::array<Range, max_views> bytes;  // of d.views
   };
+
+  void set_bytes(Node& n) const {
+    for (std::size_t k = 0; k < n.d.n_views; ++k) {
+      n.bytes[k] = is_bound(n.d.views[k]) ? list_.range_of(n.d.views[k]) : Range{};
+    }
+  }
 
   bool has_candidates() const {
     for (std::uint32_t i = 0; i < list_.size(); ++i) {
       if (!list_.is_dispatch(i)) continue;
+      if (conversion_row(i) != nullptr) return true;
       for (const FusionRow& row : rows_) {
         if (row.first == list_.node(i).op) return true;
       }
@@ -53,23 +65,80 @@ class Fuser {
     return false;
   }
 
-  void load() {
-    nodes_.resize(list_.size());
+  // The row of a product whose kernel takes view 0 in another form than it was recorded with.
+  const KernelRow* conversion_row(std::uint32_t i) const {
+    const StoredNode& n = list_.node(i);
+    const KernelRow* row = list_.device().find_row(n.op, n.format);
+    return row != nullptr && row->convert != nullptr && row->input != n.input ? row : nullptr;
+  }
+
+  Status load() {
+    nodes_.reserve(list_.size());
     touching_.resize(list_.regions().size());
     for (std::uint32_t i = 0; i < list_.size(); ++i) {
-      Node& n = nodes_[i];
+      Node n;
+      n.source = i;
       n.is_dispatch = list_.is_dispatch(i);
-      if (!n.is_dispatch) continue;
+      n.is_fence = list_.node(i).kind == CapturedNode::Kind::fence;
+      if (!n.is_dispatch) {
+        nodes_.push_back(n);
+        continue;
+      }
       n.d = list_.dispatch(i);
       const KernelEntry* e =
           n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
       n.opaque = list_.node(i).opaque;
       n.by_hand = n.opaque || (e != nullptr && e->slots.empty());
-      if (n.opaque) opaque_.push_back(i);
       if (e != nullptr && !e->slots.empty()) set_access(n.d, e->slots.c_str());
       if (e == nullptr) set_access(n.d, info(n.d.op).slots);
-      for (const Range& r : list_.ranges(i)) touch(r.region, i);
+      if (const KernelRow* row = conversion_row(i)) ONEPASS_TRY(convert(*row, n));
+      const auto at = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.push_back(n);
+      if (n.opaque) opaque_.push_back(at);
+      for (const Range& r : list_.ranges(i)) touch(r.region, at);
+      if (n.changed) touch(list_.region_of(n.d.views[0]), at);
     }
+    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+      Node& n = nodes_[i];
+      if (n.is_fence || n.opaque) walls_.push_back(i);
+      if (!n.is_dispatch) continue;
+      set_bytes(n);
+      for (std::size_t k = 0; k < n.d.n_views; ++k) {
+        if (is_bound(n.d.views[k])) touch(n.bytes[k].region, i);
+      }
+      if (n.d.op < Op::count_) by_op_[static_cast<std::size_t>(n.d.op)].push_back(i);
+    }
+    return {};
+  }
+
+  // A dispatch in front of the product, which from now on reads what it writes.
+  Status convert(const KernelRow& row, Node& product) {
+    Node n;
+    std::uint64_t bytes = 0;
+    if (!row.convert(product.d, n.d, bytes)) {
+      return fail(ErrorCode::unsupported,
+                  std::string(info(product.d.op).name) + ": x is " + name(product.d.input) +
+                      ", weights of " + name(product.d.format) + " take " + name(row.input),
+                  product.d.file, product.d.line);
+    }
+    if (conversions_ == nullptr) {
+      conversions_ = ScratchTable::create(nullptr);
+      conversions_->made_by_compile = true;
+      list_.add_table(conversions_);
+    }
+    ONEPASS_ASSIGN(const View out, list_.add_scratch(*conversions_, bytes));
+    touching_.resize(list_.regions().size());
+    n.d.bind(out);
+    n.d.file = product.d.file;
+    n.d.line = product.d.line;
+    n.is_dispatch = n.changed = true;
+    const auto at = static_cast<std::uint32_t>(nodes_.size());
+    for (std::size_t k = 0; k < n.d.n_views; ++k) touch(list_.region_of(n.d.views[k]), at);
+    nodes_.push_back(n);
+    product.d.views[0] = out;
+    product.d.input = row.input;
+    product.changed = true;
+    return {};
   }
 
   static void set_access(Dispatch& d, const char* slots) {
@@ -80,11 +149,11 @@ class Fuser {
     }
   }
 
-  void touch(std::uint32_t region, std::uint32_t node) {
-    std::vector<std::uint32_t>& t = touching_[region];
-    const auto it = std::lower_bound(t.begin(), t.end(), node);
-    if (it == t.end() || *it != node) t.insert(it, node);
+  static void insert(std::vector<std::uint32_t>& ascending, std::uint32_t node) {
+    const auto it = std::lower_bound(ascending.begin(), ascending.end(), node);
+    if (it == ascending.end() || *it != node) ascending.insert(it, node);
   }
+  void touch(std::uint32_t region, std::uint32_t node) { insert(touching_[region], node); }
 
   static bool overlap(const Range& a, const Range& b) {
     return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
@@ -94,10 +163,6 @@ class Fuser {
   // In bytes, not in buffer ids: two imports of the same host memory overlap.
   bool same_bytes(const View& a, const View& b) const {
     return is_bound(a) && is_bound(b) && overlap(list_.range_of(a), list_.range_of(b));
-  }
-  bool covers(const View& outer, const View& inner) const {
-    const Range o = list_.range_of(outer), i = list_.range_of(inner);
-    return o.region == i.region && o.lo <= i.lo && i.hi <= o.hi;
   }
 
   // What dispatch i does to the bytes of a view.
@@ -110,16 +175,17 @@ class Fuser {
     const Node& n = nodes_[i];
     if (n.by_hand) {
       const Range bytes = list_.range_of(v);
-      for (const Range& r : list_.ranges(i)) e.by_hand |= overlap(r, bytes);
+      for (const Range& r : list_.ranges(n.source)) e.by_hand |= overlap(r, bytes);
       e.touches = e.reads = e.writes = e.by_hand || n.opaque;
       return e;
     }
+    const Range bytes = list_.range_of(v);
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (!same_bytes(n.d.views[k], v)) continue;
+      if (!is_bound(n.d.views[k]) || !overlap(n.bytes[k], bytes)) continue;
       e.touches = true;
       e.reads |= reads(n.d.access[k]);
       e.writes |= writes(n.d.access[k]);
-      e.covers |= writes(n.d.access[k]) && covers(n.d.views[k], v);
+      e.covers |= writes(n.d.access[k]) && n.bytes[k].lo <= bytes.lo && bytes.hi <= n.bytes[k].hi;
     }
     return e;
   }
@@ -152,7 +218,7 @@ class Fuser {
   // Whether the dispatch can be run after node k instead of before it.
   bool may_pass(const Dispatch& d, std::uint32_t k) const {
     const Node& n = nodes_[k];
-    if (list_.node(k).kind == CapturedNode::Kind::fence) return false;
+    if (n.is_fence) return false;
     if (!n.is_dispatch || !n.alive) return true;
     if (n.opaque) return false;
     for (std::size_t i = 0; i < d.n_views; ++i) {
@@ -225,20 +291,33 @@ class Fuser {
     const Dispatch& second = nodes_[j].d;
     Dispatch fused = make_dispatch(row.fused, second.format);
     fused.label = second.label ? second.label : first.label;
+    fused.group = second.group ? second.group : first.group;
     fused.file = second.file;
     fused.line = second.line;
     if (!row.merge(first, second, fused)) return false;
     if (fused.n_views != info(fused.op).n_slots) return false;
-    if (list_.device().find_row(fused.op, fused.format) == nullptr) return false;
+    const KernelRow* const kernel = list_.device().find_row(fused.op, fused.format);
+    if (kernel == nullptr) return false;
+    fused.input = kernel->input;
+    if (!fits_bindings(fused)) return false;
     if (!same_accesses(first, second, fused) || !safe_overlaps(row, fused)) return false;
 
     nodes_[i].alive = false;
     nodes_[j].d = fused;
     nodes_[j].changed = true;
+    set_bytes(nodes_[j]);
+    insert(by_op_[static_cast<std::size_t>(fused.op)], j);
     for (std::size_t k = 0; k < fused.n_views; ++k) {
       if (is_bound(fused.views[k])) touch(list_.region_of(fused.views[k]), j);
     }
     return true;
+  }
+
+  // A merged dispatch is launched as one.
+  bool fits_bindings(const Dispatch& d) const {
+    return std::none_of(d.views.begin(), d.views.begin() + d.n_views, [&](const View& v) {
+      return v.bytes > list_.device().info().max_binding_bytes;
+    });
   }
 
   bool has_vanished(const View& v) const {
@@ -299,10 +378,11 @@ class Fuser {
     const std::size_t out = only_output(first);
     if (out == first.n_views) return false;
     const View result = first.views[out];
-    for (std::uint32_t j = i + 1; j < nodes_.size(); ++j) {
-      if (list_.node(j).kind == CapturedNode::Kind::fence) return false;
-      if (!nodes_[j].is_dispatch || !nodes_[j].alive) continue;
-      if (nodes_[j].opaque) return false;
+    const auto wall = std::upper_bound(walls_.begin(), walls_.end(), i);
+    const auto end = wall == walls_.end() ? static_cast<std::uint32_t>(nodes_.size()) : *wall;
+    for (const std::uint32_t j : touching_operands(i)) {
+      if (j >= end) return false;
+      if (!nodes_[j].alive) continue;
       if (computes_same(first, nodes_[j].d, out) && redirect(j, out, result)) return true;
       // From here on the operands or the result are other values.
       for (std::size_t k = 0; k < first.n_views; ++k) {
@@ -310,6 +390,20 @@ class Fuser {
       }
     }
     return false;
+  }
+
+  // Those behind i that touch memory of an operand, ascending.
+  std::vector<std::uint32_t> touching_operands(std::uint32_t i) {
+    std::vector<std::uint32_t> all;
+    const Node& n = nodes_[i];
+    for (std::size_t k = 0; k < n.d.n_views; ++k) {
+      if (!is_bound(n.d.views[k])) continue;
+      const std::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
+      all.insert(all.end(), std::upper_bound(t.begin(), t.end(), i), t.end());
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
   }
 
   static std::size_t only_output(const Dispatch& d) {
@@ -363,6 +457,7 @@ class Fuser {
         if (d.views[s] == v) d.views[s] = result;
       }
       nodes_[k].changed = true;
+      set_bytes(nodes_[k]);
       touch(list_.region_of(result), k);
     }
     nodes_[j].alive = false;
@@ -397,25 +492,29 @@ class Fuser {
       if (nodes_[i].changed) {
         ONEPASS_TRY(out->append(nodes_[i].d, std::nullopt, {}, {}));
       } else {
-        ONEPASS_TRY(out->append_copy(list_, i));
+        ONEPASS_TRY(out->append_copy(list_, nodes_[i].source));
       }
     }
     return out;
   }
 
-  const NodeList& list_;
+  NodeList& list_;
   bool close_;
   std::span<const FusionRow> rows_;
   std::vector<Node> nodes_;
   std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
   std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
+  std::shared_ptr<ScratchTable> conversions_;         // null: none was necessary
+  std::vector<std::uint32_t> walls_;                  // fences and those, ascending
+  // Per op, ascending; also nodes that have become another op or nothing.
+  std::array<std::vector<std::uint32_t>, static_cast<std::size_t>(Op::count_)> by_op_;
   std::vector<View> vanished_;
   std::vector<std::uint32_t> readers_;
 };
 
 }  // namespace
 
-Result<Fused> fuse(const NodeList& list, bool close, std::span<const FusionRow> rows) {
+Result<Fused> fuse(NodeList& list, bool close, std::span<const FusionRow> rows) {
   return Fuser(list, close, rows).run();
 }
 

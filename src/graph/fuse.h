@@ -1,4 +1,5 @@
-// Rows of fusions.def applied to a list.
+// What a device makes of a recorded list: products get their input in the form that its kernel
+// takes, and rows of fusions.def are applied.
 #pragma once
 
 #include <memory>
@@ -9,11 +10,12 @@
 namespace onepass::graph {
 
 struct Fused {
-  std::unique_ptr<NodeList> list;  // null: nothing fired, the list stays as it is
+  std::unique_ptr<NodeList> list;  // null: nothing to do, the list stays as it is
   FuseReport report;
 };
 
-// Two dispatches become one at the place of the second when
+// Where a product's kernel takes view 0 in another form than it was recorded with, a conversion
+// goes in front. Then, row by row, two dispatches become one at the place of the second when
 // - no fence and no dispatch of unknown accesses stands between them;
 // - nothing between them writes what the first reads or touches what it writes;
 // - chain: every output of the first that the second reads is scratch or discarded, has the second
@@ -23,9 +25,7 @@ struct Fused {
 //   they read;
 // - an output of the fused dispatch overlaps an input only where in_place of the row allows it;
 // - the device has the kernel.
-Result<Fused> fuse(const NodeList& list, bool close, std::span<const FusionRow> rows);
-inline Result<Fused> fuse(const NodeList& list, bool close) {
-  return fuse(list, close, fusion_rows());
-}
+Result<Fused> fuse(NodeList& list, bool close, std::span<const FusionRow> rows);
+inline Result<Fused> fuse(NodeList& list, bool close) { return fuse(list, close, fusion_rows()); }
 
 }  // namespace onepass::graph

@@ -188,7 +188,7 @@ HazardWorkspace& HazardWorkspace::operator=(HazardWorkspace&& other) noexcept {
 namespace {
 
 // Drops from `found` (ascending) what follows from the rest and writes the node's ancestor row.
-void reduce(std::vector<std::uint32_t>& found, Ancestors& ancestors, std::uint32_t node) {
+void reduce(std::vector<std::uint32_t>& found, BitMatrix& ancestors, std::uint32_t node) {
   const auto row = ancestors.row(node);
   std::size_t kept = found.size();
   std::size_t filled = 0;  // words of the row that are written
@@ -212,7 +212,7 @@ void reduce(std::vector<std::uint32_t>& found, Ancestors& ancestors, std::uint32
   found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
-void set_all_before(Ancestors& ancestors, std::uint32_t node) {
+void set_all_before(BitMatrix& ancestors, std::uint32_t node) {
   const auto row = ancestors.row(node);
   const auto whole = static_cast<std::ptrdiff_t>(node / 64);
   std::fill(row.begin(), row.begin() + whole, ~std::uint64_t{0});

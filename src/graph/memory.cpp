@@ -10,23 +10,6 @@ namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
 
-class BitMatrix {
- public:
-  explicit BitMatrix(std::size_t n) : words_((n + 63) / 64), bits_(words_ * n) {}
-  std::size_t words() const { return words_; }
-  std::uint64_t* row(std::size_t i) { return bits_.data() + words_ * i; }
-  const std::uint64_t* row(std::size_t i) const { return bits_.data() + words_ * i; }
-
- private:
-  std::size_t words_;
-  std::vector<std::uint64_t> bits_;
-};
-
-bool test_bit(const std::uint64_t* bits, std::size_t i) {
-  return (bits[i / 64] >> (i % 64) & 1) != 0;
-}
-void set_bit(std::uint64_t* bits, std::size_t i) { bits[i / 64] |= std::uint64_t{1} << (i % 64); }
-
 // Per item the nodes that touch it, ascending.
 struct Touches {
   std::vector<std::uint32_t> offsets, nodes;
@@ -99,11 +82,11 @@ BitMatrix find_sharable(const Dag& dag, const Touches& touches, std::span<const 
       const auto row = dag.ancestors.row(node);
       for (std::size_t w = 0; w <= nodes[0] / 64; ++w) common[w] &= row[w];
     }
-    std::uint64_t* const row = sharable.row(later);
+    const std::span<std::uint64_t> row = sharable.row(later);
     for (std::size_t early = 0; early < later; ++early) {
-      bool ordered = test_bit(common.data(), blocks[early].last);
+      bool ordered = test_bit(common, blocks[early].last);
       for (std::uint32_t k = more_offsets[early]; k < more_offsets[early + 1] && ordered; ++k) {
-        ordered = test_bit(common.data(), more[k]);
+        ordered = test_bit(common, more[k]);
       }
       if (!ordered) continue;
       set_bit(row, early);
@@ -134,7 +117,7 @@ class BestFit {
       const Span span{lo, lo + blocks_[b].bytes, b};
       offsets[b] = lo;
       arena_bytes = std::max(arena_bytes, span.hi);
-      set_bit(placed_.data(), b);
+      set_bit(placed_, b);
       by_offset_.insert(std::upper_bound(by_offset_.begin(), by_offset_.end(), span,
                                          [](const Span& x, const Span& y) { return x.lo < y.lo; }),
                         span);
@@ -144,7 +127,7 @@ class BestFit {
 
  private:
   std::uint64_t find_hole(std::uint32_t b, const std::vector<std::uint64_t>& offsets) {
-    const std::uint64_t* const may_share = sharable_.row(b);
+    const std::span<const std::uint64_t> may_share = sharable_.row(b);
     std::size_t n_apart = 0;
     for (std::size_t w = 0; w < sharable_.words(); ++w) {
       n_apart += static_cast<std::size_t>(std::popcount(placed_[w] & ~may_share[w]));

@@ -77,6 +77,14 @@ void NodeList::add_table(const std::shared_ptr<ScratchTable>& table) {
   tables_.push_back(table);
 }
 
+Result<View> NodeList::add_scratch(ScratchTable& table, std::uint64_t bytes) {
+  const auto item = static_cast<std::uint32_t>(table.items.size());
+  table.items.push_back({bytes, nullptr, 0});
+  const View view{BufferId{scratch_slot_bit | item, table.tag}, 0, bytes};
+  ONEPASS_TRY(resolve(view.buffer));
+  return view;
+}
+
 Result<NodeList::Local*> NodeList::resolve_buffer(BufferId id) {
   if (id.slot < locals_.size() && locals_[id.slot].generation == id.generation && id) {
     return &locals_[id.slot];
@@ -196,6 +204,12 @@ Status check_extra(const char* name, const Dispatch& d) {
   for (const DispatchExtra::Shared& s : d.extra->shared) shared.push_back(s.slot);
   for (std::vector<std::uint32_t>* list : {&slots, &shared}) {
     std::sort(list->begin(), list->end());
+    if (!list->empty() && list->back() >= max_kernel_slots) {
+      return fail(ErrorCode::invalid_argument,
+                  std::string(name) + ": slot " + std::to_string(list->back()) +
+                      ", expected 0 to " + std::to_string(max_kernel_slots - 1),
+                  d.file, d.line);
+    }
     const auto twice = std::adjacent_find(list->begin(), list->end());
     if (twice != list->end()) {
       return fail(ErrorCode::invalid_argument,
@@ -220,12 +234,6 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     n_slots = op.n_slots;
     params_bytes = op.params_bytes;
     own_kind = op.captured;
-    if (device_->find_row(d.op, d.format) == nullptr) {
-      return fail(
-          ErrorCode::unsupported,
-          std::string(op.name) + "_" + name(d.format) + " is not built for " + device_->info().name,
-          d.file, d.line);
-    }
   } else {
     const KernelEntry* e = d.op == Op::custom ? device_->find_kernel(d.kernel) : nullptr;
     if (e == nullptr) {
@@ -284,10 +292,12 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
     n.n_views = d.n_views;
     n.op = d.op;
     n.format = d.format;
+    n.input = d.input;
     n.params_bytes = d.params_bytes;
     n.kernel = d.kernel;
     n.line = d.line;
     n.label = d.label != nullptr ? d.label : default_label;
+    n.group = d.group != nullptr ? d.group : default_group;
     n.file = d.file;
     n.first_view = static_cast<std::uint32_t>(m.views);
     n.first_param = static_cast<std::uint32_t>(m.params);
@@ -460,10 +470,12 @@ Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
   Dispatch d;
   d.op = n.op;
   d.format = n.format;
+  d.input = n.input;
   d.n_views = n.n_views;
   d.params_bytes = n.params_bytes;
   d.kernel = n.kernel;
   d.label = n.label;
+  d.group = n.group;
   d.file = n.file;
   d.line = n.line;
   if (n.op == Op::custom) d.grid = grids_[n.grid];
@@ -537,6 +549,10 @@ graph::Range NodeList::range_of(const View& view) const noexcept {
   const bool is_scratch = (view.buffer.slot & scratch_slot_bit) != 0;
   const std::uint64_t lo = view.offset + (is_scratch ? 0 : locals_[view.buffer.slot].base);
   return graph::Range{lo, lo + view.bytes, region_of(view), false};
+}
+
+bool NodeList::is_immutable(const View& view) const noexcept {
+  return (view.buffer.slot & scratch_slot_bit) == 0 && locals_[view.buffer.slot].immutable;
 }
 
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }

@@ -29,6 +29,7 @@ struct ScratchTable {
   std::uint32_t tag = 0;  // never 0
   std::vector<Item> items;
   std::shared_ptr<const void> labels;  // where the session's labels live
+  bool made_by_compile = false;        // what a session knows nothing of
 
   static std::shared_ptr<ScratchTable> create(std::shared_ptr<const void> labels);
 };
@@ -47,10 +48,12 @@ struct StoredNode {
   std::uint8_t n_views = 0;
   Op op = Op::custom;
   DType format = DType::f32;
+  DType input = DType::f32;
   std::uint8_t params_bytes = 0;
   KernelId kernel;
   int line = 0;
   const char* label = nullptr;
+  const char* group = nullptr;
   const char* file = "";
   std::uint32_t first_view = 0;
   std::uint32_t first_param = 0;  // 16-byte steps
@@ -68,6 +71,7 @@ class NodeList {
   NodeList& operator=(const NodeList&) = delete;
 
   const char* default_label = nullptr;  // of dispatches that bring none
+  const char* default_group = nullptr;
 
   // A region: one buffer, all imported host memory, or one scratch tensor.
   struct Region {
@@ -132,8 +136,11 @@ class NodeList {
   MemRange describe(const graph::Range& r) const noexcept;
 
   void add_table(const std::shared_ptr<ScratchTable>& table);
+  // A new item of a table of this list.
+  Result<View> add_scratch(ScratchTable& table, std::uint64_t bytes);
   void discard(const MemRange& range);
   std::span<const MemRange> discarded() const noexcept { return discarded_; }
+  bool is_immutable(const View& view) const noexcept;
   // The bytes of a view of this list, as a read.
   graph::Range range_of(const View& view) const noexcept;
   // True when nobody sees these bytes after the pass.

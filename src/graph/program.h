@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "core/bit_matrix.h"
+
 namespace onepass::graph {
 
 // Half-open. Regions are dense indices: two ranges can only overlap within one region. Ranges of
@@ -34,32 +36,6 @@ struct Program {
   }
 };
 
-// A square bit matrix, row i = set of ancestors of node i (all < i).
-class Ancestors {
- public:
-  Ancestors() = default;
-  explicit Ancestors(std::uint32_t n) : words_((n + 63) / 64), bits_(std::size_t{words_} * n) {}
-  // Keeps storage. Rows hold unspecified bits until written.
-  void reset(std::uint32_t n) {
-    words_ = (n + 63) / 64;
-    bits_.resize(std::size_t{words_} * n);
-  }
-  bool empty() const noexcept { return bits_.empty(); }
-  bool test(std::uint32_t node, std::uint32_t ancestor) const noexcept {
-    return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
-  }
-  std::span<std::uint64_t> row(std::uint32_t i) noexcept {
-    return {bits_.data() + std::size_t{words_} * i, words_};
-  }
-  std::span<const std::uint64_t> row(std::uint32_t i) const noexcept {
-    return {bits_.data() + std::size_t{words_} * i, words_};
-  }
-
- private:
-  std::uint32_t words_ = 0;
-  std::vector<std::uint64_t> bits_;
-};
-
 // The exact dependency graph of a program.
 struct Dag {
   std::vector<std::uint32_t> pred_offsets;  // size() + 1
@@ -68,7 +44,7 @@ struct Dag {
   std::uint32_t n_levels = 0;               // barriers of the level schedule = n_levels - 1
   std::uint32_t edges_found = 0;            // before reduction
   bool reduced = false;                     // no edge follows from others
-  Ancestors ancestors;                      // empty above max_exact nodes
+  BitMatrix ancestors;  // row i: of node i, all < i; empty above max_exact nodes
 
   // A fence's level is the number of levels that lie before it: dispatches after it have at least
   // that level, those before it a smaller one.

@@ -1,4 +1,4 @@
-// Orders: by exact level, or by the ancestor's greedy window.
+// The order by exact level, and any order as groups between barriers.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,6 @@ namespace onepass::graph {
 // order[k] = node at position k: by level, stable within. Fences stand between the levels they
 // separate.
 std::vector<std::uint32_t> level_order(const Program& program, const Dag& dag);
-
-// A greedy lookahead of `window` nodes: nodes that conflict neither with the open group nor with a
-// node skipped on the way are pulled in front of the node that would close the group. The scan
-// stops at a node that may not be moved (movable[i] == 0) and at fences and opaque nodes, which
-// keep their place. Zero-length windows give the recorded order.
-std::vector<std::uint32_t> greedy_order(const Program& program,
-                                        std::span<const std::uint8_t> movable,
-                                        std::uint32_t window = 64);
 
 // Barriers needed to run `order` in groups: positions in front of which a barrier stands, always
 // positions of dispatches, ascending. Fences are a barrier in front of the dispatch that follows

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <future>
+#include <system_error>
 
 #include "core/guarded.h"
+#include "graph/ancestor/tracker.h"
+#include "graph/compile.h"
 #include "graph/plan_state.h"
 #include "graph/session_state.h"
-#include "graph/tracker.h"
 
 namespace onepass {
 namespace {
@@ -123,6 +127,7 @@ void GraphSession::encode(const Dispatch& dispatch) {
   EncoderState* e = encoder_state();
   if (const Entered in(e); in) {
     e->label = state_->label;
+    e->group = state_->groups_open.empty() ? nullptr : state_->groups_open.back();
     e->encode(dispatch);
   }
 }
@@ -184,6 +189,35 @@ const char* GraphSession::intern(std::string_view label) {
 
 void GraphSession::set_label(std::string_view label) {
   if (state_) state_->label = label.empty() ? nullptr : intern(label);
+}
+
+void GraphSession::begin_group(std::string_view name) {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  try {
+    if (name.empty() || name.find('/') != std::string_view::npos) {
+      return e->fail(make_error(ErrorCode::invalid_argument, "begin_group: '" + std::string(name) +
+                                                                 "', expected a name without '/'"));
+    }
+    auto& open = state_->groups_open;
+    const char* outer = open.empty() ? nullptr : open.back();
+    open.reserve(open.size() + 1);
+    open.push_back(
+        intern(outer ? std::string(outer) + "/" + std::string(name) : std::string(name)));
+  } catch (const std::bad_alloc&) {
+    e->fail(host_out_of_memory());
+  }
+}
+
+void GraphSession::end_group() {
+  EncoderState* e = encoder_state();
+  const Entered in(e);
+  if (!in) return;
+  if (state_->groups_open.empty()) {
+    return e->fail(make_error(ErrorCode::invalid_state, "end_group: no group is open"));
+  }
+  state_->groups_open.pop_back();
 }
 
 void GraphSession::barrier() {
@@ -280,11 +314,14 @@ std::string GroupStats::to_string() const try {
   return {};
 }
 
-// Submissions of one finish, their times and their errors.
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// Submissions of one finish.
 struct Submitted {
   Submission first, second;
+  Clock::time_point at{};  // just before the first
 
   // One wait, whether the pass was cut in two or not.
   Status wait(Status (Submission::*uncounted)() const) const {
@@ -296,6 +333,125 @@ struct Submitted {
     return both;
   }
 };
+
+// A command buffer of the device; given back unless it was submitted.
+class OpenBuffer {
+ public:
+  explicit OpenBuffer(DeviceState& device) noexcept : device_(&device) {}
+  ~OpenBuffer() {
+    if (open_) device_->close_command_buffer();
+  }
+  OpenBuffer(const OpenBuffer&) = delete;
+  OpenBuffer& operator=(const OpenBuffer&) = delete;
+  Status open() {
+    ONEPASS_TRY(device_->open_command_buffer());
+    open_ = true;
+    return {};
+  }
+  void was_submitted() noexcept { open_ = false; }
+
+ private:
+  DeviceState* device_;
+  bool open_ = false;
+};
+
+void add_part(const graph::Part& part, std::size_t index, FinishReport& report,
+              DeviceState& device) {
+  ++report.submissions;
+  report.barriers[index] = part.barriers();
+  report.record_ns += index == 0 ? part.record_ns + part.validate_ns : 0;
+  for (std::size_t i = 0; i < 8; ++i) report.group_sizes[i] += part.group_sizes[i];
+  device.counters.barriers.fetch_add(part.barriers(), std::memory_order_relaxed);
+  device.counters.replayed_dispatches.fetch_add(part.pass->dispatches, std::memory_order_relaxed);
+}
+
+// The second part, made by another thread or when it is asked for.
+class SecondPart {
+ public:
+  SecondPart(const graph::Compilation& c, std::uint32_t begin, bool on_worker)
+      : make_([&c, begin] { return guarded([&] { return c.part(begin, c.size()); }); }) {
+    if (!on_worker) return;
+    try {
+      made_ = std::async(std::launch::async, make_);
+    } catch (const std::system_error&) {
+      // No thread: it is made later, by this one.
+    }
+  }
+  Result<graph::Part> get() { return made_.valid() ? made_.get() : make_(); }
+
+ private:
+  std::function<Result<graph::Part>()> make_;
+  std::future<Result<graph::Part>> made_;
+};
+
+// Both parts, the second while the first runs. Whatever happens to the second, the first one is
+// waited for.
+Status submit_both(const graph::Compilation& c, std::uint32_t split, const FinishOptions& options,
+                   FinishReport& report, Submitted& submitted) {
+  DeviceState& device = c.list().device();
+  OpenBuffer first_buffer(device), second_buffer(device);
+  ONEPASS_TRY(first_buffer.open());
+  ONEPASS_TRY(second_buffer.open());  // before anything runs, so that a failure runs nothing
+  ONEPASS_ASSIGN(graph::Part first, c.part(0, split));
+  SecondPart making(c, split, options.encode_on_worker);
+  submitted.at = Clock::now();
+  // The buffers stay the list's until the second part, which ends last, takes them over.
+  ONEPASS_ASSIGN(submitted.first, device.submit(first.pass, {}, options.label, true));
+  first_buffer.was_submitted();
+  add_part(first, 0, report, device);
+  const Clock::time_point begin = Clock::now();
+  const Status rest = [&]() -> Status {
+    ONEPASS_ASSIGN(graph::Part second, making.get());
+    report.overlap_ns = second.record_ns + second.validate_ns;
+    ONEPASS_ASSIGN(submitted.second, graph::submit_once(second, c.list(), options.label));
+    second_buffer.was_submitted();
+    add_part(second, 1, report, device);
+    return {};
+  }();
+  if (!options.encode_on_worker) report.overlap_ns = ns_between(begin, Clock::now());
+  if (rest) return {};
+  const Status earlier = submitted.first.wait();
+  Error e = rest.error();
+  if (!earlier) e.message += "; and " + earlier.error().message;
+  return e;
+}
+
+// Compiles the recorded list and runs it once.
+Status run_once(NodeList& list, const FinishOptions& options, FinishReport& report,
+                Submitted& submitted) {
+  DeviceState& device = list.device();
+  const bool automatic = device.options().barriers == Barriers::automatic;
+  const bool recompute = options.barriers == BarrierSource::recomputed;
+  report.unannotated = static_cast<std::uint32_t>(list.unannotated_count());
+  ONEPASS_ASSIGN(
+      const graph::Compilation c,
+      graph::Compilation::of(list, {.fuse = options.fuse,
+                                    .close_fusions = options.close_fusions,
+                                    .policy = options.reorder ? options.policy : Policy::recorded,
+                                    .recompute = recompute,
+                                    .check = automatic,
+                                    .validate = automatic}));
+  report.fused = c.fused();
+  report.fuse_ns = c.fuse_ns;
+  report.reorder_ns = c.lower_ns + c.order_ns;
+  report.record_ns = c.memory_ns;
+  report.moved = c.moved();
+  report.dispatches = static_cast<std::uint32_t>(c.list().dispatch_count());
+  std::uint32_t split = c.size();
+  if (options.command_buffers == 2) {
+    const std::uint64_t share = std::uint64_t{report.dispatches} * options.first_percent / 100;
+    split = c.behind(std::max<std::uint64_t>(options.first_min, share));
+  }
+  if (split < c.size()) return submit_both(c, split, options, report, submitted);
+  OpenBuffer buffer(device);
+  ONEPASS_TRY(buffer.open());
+  ONEPASS_ASSIGN(graph::Part part, c.part(0, split));
+  submitted.at = Clock::now();
+  ONEPASS_ASSIGN(submitted.first, graph::submit_once(part, c.list(), options.label));
+  buffer.was_submitted();
+  add_part(part, 0, report, device);
+  return {};
+}
 
 }  // namespace
 
@@ -310,7 +466,6 @@ Result<FinishReport> GraphSession::finish(const FinishOptions& options) {
 
 Result<FinishReport> GraphSession::finish_session(SessionState& session,
                                                   const FinishOptions& options) {
-  using Clock = std::chrono::steady_clock;
   FinishReport report;
   CommandEncoder& encoder = session.encoder;
   ONEPASS_TRY(encoder.status());
@@ -321,24 +476,8 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
   }
   const Clock::time_point begin =
       options.begin == Clock::time_point{} ? session.begin : options.begin;
-  const Device device(session.executor->device);
   std::optional<ComputeGraph> graph = encoder.take_capture();
   Submitted submitted;
-  std::optional<CommandEncoder> second;
-  Clock::time_point first_submit, mark = Clock::now();
-  const auto lap = [&mark] {
-    const Clock::time_point now = Clock::now();
-    return ns_between(std::exchange(mark, now), now);
-  };
-  const auto commit = [&](CommandEncoder& e, Submission& out, std::size_t part) -> Status {
-    if (part == 0) first_submit = Clock::now();
-    ONEPASS_ASSIGN(out, e.commit(options.label));
-    ++report.submissions;
-    const EncoderState& s = *e.live_state();
-    report.barriers[part] = s.committed_barriers;
-    for (std::size_t i = 0; i < 8; ++i) report.group_sizes[i] += s.committed_groups[i];
-    return {};
-  };
   // The list's storage goes back to the executor, whatever happens.
   struct Return {
     ExecutorState& executor;
@@ -347,61 +486,22 @@ Result<FinishReport> GraphSession::finish_session(SessionState& session,
       if (graph) executor.return_list(graph->take_list());
     }
   } const give_back{*session.executor, graph};
-  if (!graph || graph->is_empty()) {
-    ONEPASS_TRY(commit(encoder, submitted.first, 0));
-    if (!graph) report.barriers = {};
-  } else {
+  if (graph && !graph->is_empty()) {
     for (const MemRange& d : session.discarded) graph->list().discard(d);
-    report.unannotated = static_cast<std::uint32_t>(graph->unannotated_dispatch_count());
-    if (options.fuse) {
-      ONEPASS_ASSIGN(report.fused, graph->fuse(device, options.close_fusions));
-      report.fuse_ns = lap();
-    }
-    bool recomputed = options.barriers == BarrierSource::recomputed || report.fused.count > 0;
-    if (options.reorder) {
-      ONEPASS_ASSIGN(const ReorderReport moved, graph->reorder(options.policy));
-      report.moved = moved.moved;
-      report.reorder_ns = lap();
-      recomputed = true;
-    } else if (recomputed) {
-      graph->list().drop_barriers();
-    }
-    report.dispatches = static_cast<std::uint32_t>(graph->dispatch_count());
-    ONEPASS_TRY(graph::place_scratch_of(graph->list(), true));
-    const auto end = static_cast<std::uint32_t>(graph->len());
-    std::uint32_t split = options.command_buffers == 2
-                              ? graph->split_index(options.first_min, options.first_percent)
-                              : end;
-    if (!graph->list().has_dispatch(split, end)) split = end;  // nothing would run in the second
-    if (split < end) {  // before anything runs, so that a failure runs nothing
-      second.emplace(device);
-      if (second->live_state() == nullptr) return host_out_of_memory();
-      ONEPASS_TRY(second->live_state()->open_list());
-    }
-    ONEPASS_TRY(graph->encode_range(encoder, 0, split, recomputed));
-    report.record_ns = lap();
-    ONEPASS_TRY(commit(encoder, submitted.first, 0));
-    if (split < end) {
-      lap();
-      // Whatever happens to the second part, the first one is running and is waited for.
-      const Status rest = [&]() -> Status {
-        ONEPASS_TRY(graph->encode_range(*second, split, end, recomputed));
-        report.overlap_ns = lap();
-        return commit(*second, submitted.second, 1);
-      }();
-      if (!rest) {
-        const Status earlier = submitted.first.wait();
-        Error e = rest.error();
-        if (!earlier) e.message += "; and " + earlier.error().message;
-        return e;
-      }
-    }
+    ONEPASS_TRY(run_once(graph->list(), options, report, submitted));
+  } else {
+    submitted.at = Clock::now();
+    ONEPASS_ASSIGN(submitted.first, encoder.commit(options.label));
+    report.submissions = 1;
+    const EncoderState& s = *encoder.live_state();
+    if (graph) report.barriers[0] = s.committed_barriers;
+    report.group_sizes = s.committed_groups;
   }
   report.submission = submitted.second ? submitted.second : submitted.first;
-  if (begin < first_submit) report.encode_ns = ns_between(begin, first_submit);
+  if (begin < submitted.at) report.encode_ns = ns_between(begin, submitted.at);
   if (options.wait) {
     ONEPASS_TRY(submitted.wait(&Submission::wait_uncounted));
-    report.wait_ns = ns_between(first_submit, Clock::now());
+    report.wait_ns = ns_between(submitted.at, Clock::now());
     for (const Submission* s : {&submitted.first, &submitted.second}) {
       if (*s) {
         ONEPASS_ASSIGN(const std::uint64_t ns, s->gpu_time_ns());
@@ -429,7 +529,7 @@ Result<Plan> GraphSession::compile(const PlanOptions& options) {
     std::unique_ptr<NodeList> list = graph->take_list();
     Result<std::shared_ptr<PlanState>> plan = [&] {
       const std::lock_guard lock(session->executor->arena_mutex);
-      return graph::compile(*list, options, session->executor->arena);
+      return PlanState::compile(*list, options, session->executor->arena);
     }();
     session->executor->return_list(std::move(list));
     if (!plan) return std::move(plan).error();

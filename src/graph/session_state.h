@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "graph/encoder_state.h"
+#include "graph/ancestor/encoder_state.h"
 #include "graph/nodes.h"
 #include "onepass/session.h"
 
@@ -44,6 +44,7 @@ class SessionState {
   std::shared_ptr<ScratchTable> scratch;
   std::vector<MemRange> discarded;
   const char* label = nullptr;
+  std::vector<const char*> groups_open;  // their paths, the innermost last
 
   graph::GroupTracker tracker;  // of barrier_between
   std::uint32_t barriers = 0, checked = 0, groups = 0, in_group = 0;

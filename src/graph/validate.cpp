@@ -47,12 +47,12 @@ std::optional<Fault> offsets_fault(const char* what, const std::vector<std::uint
   return std::nullopt;
 }
 
-std::optional<Fault> levels_fault(const Recording& r) {
-  const std::size_t n_levels = r.level_offsets.empty() ? 0 : r.level_offsets.size() - 1;
-  if (auto f = offsets_fault("level_offsets", r.level_offsets, n_levels, r.launches.size()))
+std::optional<Fault> levels_fault(const Recording& r, const Order& order) {
+  if (auto f =
+          offsets_fault("level_offsets", order.level_offsets, order.n_levels(), r.launches.size()))
     return f;
-  for (std::size_t level = 0; level < n_levels; ++level) {
-    for (std::uint32_t i = r.level_offsets[level]; i < r.level_offsets[level + 1]; ++i) {
+  for (std::uint32_t level = 0; level < order.n_levels(); ++level) {
+    for (std::uint32_t i = order.level_offsets[level]; i < order.level_offsets[level + 1]; ++i) {
       if (r.launches[i].level != level) {
         return Fault{i, "launch " + text(i) + " has level " + text(r.launches[i].level) +
                             ", level_offsets place it in level " + text(level)};
@@ -62,13 +62,12 @@ std::optional<Fault> levels_fault(const Recording& r) {
   return std::nullopt;
 }
 
-std::optional<Fault> edges_fault(const Recording& r) {
-  const std::size_t n = r.launches.size();
-  if (auto f = offsets_fault("pred_offsets", r.pred_offsets, n, r.preds.size())) return f;
+std::optional<Fault> edges_fault(const Order& order, std::size_t n) {
+  if (auto f = offsets_fault("edge_offsets", order.edge_offsets, n, order.edges.size())) return f;
   for (std::uint32_t i = 0; i < n; ++i) {
-    for (std::uint32_t e = r.pred_offsets[i]; e < r.pred_offsets[i + 1]; ++e) {
-      if (r.preds[e] >= i) {
-        return Fault{i, "launch " + text(i) + " has predecessor " + text(r.preds[e]) +
+    for (const Edge& e : order.edges_into(i)) {
+      if (e.from >= i) {
+        return Fault{i, "launch " + text(i) + " waits for launch " + text(e.from) +
                             ", expected one before it"};
       }
     }
@@ -91,17 +90,18 @@ std::optional<Fault> ranges_fault(const Recording& r) {
   return std::nullopt;
 }
 
-// Levels and edges that the model does not need are checked too where they are present.
-std::optional<Fault> find_fault(const Recording& r, ExecutionModel model) {
+std::optional<Fault> find_fault(const Recording& r, const Order& order) {
   const std::size_t n = r.launches.size();
   if (n >= std::numeric_limits<std::uint32_t>::max())
     return Fault{0, text(n) + " launches, expected fewer than 2^32 - 1"};
   if (auto f = ranges_fault(r)) return f;
-  if (model == ExecutionModel::levels || !r.level_offsets.empty()) {
-    if (auto f = levels_fault(r)) return f;
-  }
-  if (model == ExecutionModel::edges || !r.pred_offsets.empty() || !r.preds.empty()) {
-    if (auto f = edges_fault(r)) return f;
+  switch (order.kind) {
+    case OrderKind::in_order:
+      return std::nullopt;
+    case OrderKind::levels:
+      return levels_fault(r, order);
+    case OrderKind::edges:
+      return edges_fault(order, n);
   }
   return std::nullopt;
 }
@@ -114,35 +114,62 @@ struct Pair {
 
 std::uint64_t key(Pair p) { return std::uint64_t{p.first} << 32 | p.second; }
 
-class Order {
+// Which launches are complete before which: by the order alone, and for a launch that reads before
+// it waits, when it starts.
+class Reach {
  public:
-  Order(const Recording& recording, ExecutionModel model) : recording_(recording), model_(model) {
-    program_.reserve(recording.launches.size());
+  Reach(const Recording& recording, const Order& order) : recording_(recording), kind_(order.kind) {
+    const std::uint32_t n = index32(recording.launches.size());
+    program_.reserve(n);
     for (const RecordedLaunch& launch : recording.launches) {
       in_program_order_ &= program_.empty() || program_.back() <= launch.index;
       program_.push_back(launch.index);
     }
-    if (model != ExecutionModel::levels) return;
-    levels_.reserve(recording.launches.size());
-    for (const RecordedLaunch& launch : recording.launches) levels_.push_back(launch.level);
+    if (kind_ == OrderKind::levels) {
+      levels_.reserve(n);
+      for (std::uint32_t level = 0; level < order.n_levels(); ++level) {
+        levels_.resize(order.level_offsets[level + 1], level);
+      }
+    }
+    if (kind_ != OrderKind::edges) return;
+    offsets_.reserve(n + 1);
+    offsets_.push_back(0);
+    for (std::uint32_t v = 0; v < n; ++v) {
+      for (const Edge& e : order.edges_into(v)) {
+        if (e.programmatic &&
+            !(waits_first(recording.launches[v]) && waits_first(recording.launches[e.from]))) {
+          continue;  // orders nothing
+        }
+        edges_.push_back(e);
+        has_programmatic_ |= e.programmatic;
+      }
+      offsets_.push_back(index32(edges_.size()));
+    }
   }
 
-  bool by_levels() const { return model_ == ExecutionModel::levels; }
+  bool by_levels() const { return kind_ == OrderKind::levels; }
+  bool in_order() const { return kind_ == OrderKind::in_order; }
+  // Launches may start before those they wait for are complete.
+  bool starts_early() const { return has_programmatic_; }
   // The list is the program's: no two launches changed places.
   bool in_program_order() const { return in_program_order_; }
   bool changed_places(Pair p) const { return program_[p.first] > program_[p.second]; }
+  // Edges into v that order something.
+  std::span<const Edge> edges_into(std::uint32_t v) const {
+    return std::span(edges_).subspan(offsets_[v], offsets_[v + 1] - offsets_[v]);
+  }
 
-  // Removes the pairs whose first launch is sure to end before the second starts and comes first in
-  // the program, too.
-  void keep_unordered(std::vector<Pair>& pairs) {
-    if (model_ == ExecutionModel::in_order) {
+  // Removes the pairs whose first launch is sure to be complete before the second touches anything
+  // (at_start: before it starts) and comes first in the program, too.
+  void keep_unordered(std::vector<Pair>& pairs, bool at_start) {
+    if (in_order()) {
       std::erase_if(pairs, [&](Pair p) { return !changed_places(p); });
     } else if (by_levels()) {
       std::erase_if(pairs, [&](Pair p) {
         return levels_[p.first] < levels_[p.second] && !changed_places(p);
       });
     } else {
-      keep_unreachable(pairs);
+      keep_unreachable(pairs, at_start);
     }
   }
 
@@ -154,7 +181,7 @@ class Order {
   // Takes the sources in slices of row_bits and carries their bits forward along the edges, from
   // the slice's first source to the last launch that is asked about. At most
   // n * (n + edges) / 64 word operations, and far fewer where pairs stand close together.
-  void keep_unreachable(std::vector<Pair>& pairs) {
+  void keep_unreachable(std::vector<Pair>& pairs, bool at_start) {
     sort_by_first(pairs);
     std::size_t kept = 0;
     for (std::size_t begin = 0; begin < pairs.size();) {
@@ -169,11 +196,13 @@ class Order {
         last = std::max(last, pairs[end].second);
       }
       carry(last);
+      if (at_start) carry_starts(last);
+      const std::vector<Row>& rows = at_start ? starts_with_ : rows_;
       std::size_t bit = 0;
       for (std::size_t k = begin; k < end; ++k) {
         const Pair p = pairs[k];
         while (sources_[bit] != p.first) ++bit;
-        const Row& row = rows_[p.second - sources_.front()];
+        const Row& row = rows[p.second - sources_.front()];
         const bool reached = (row[bit / 64] >> (bit % 64) & 1u) != 0;
         if (!reached || changed_places(p)) pairs[kept++] = p;
       }
@@ -188,10 +217,9 @@ class Order {
     std::size_t bit = 0;
     for (std::uint32_t i = start; i <= last; ++i) {
       Row row{};
-      for (std::uint32_t e = recording_.pred_offsets[i]; e < recording_.pred_offsets[i + 1]; ++e) {
-        const std::uint32_t pred = recording_.preds[e];
-        if (pred < start) continue;
-        const Row& from = rows_[pred - start];
+      for (const Edge& e : edges_into(i)) {
+        if (e.from < start) continue;
+        const Row& from = rows_[e.from - start];
         for (std::size_t w = 0; w < row_words; ++w) row[w] |= from[w];
       }
       if (bit < sources_.size() && sources_[bit] == i) {
@@ -199,6 +227,22 @@ class Order {
         ++bit;
       }
       rows_[i - start] = row;
+    }
+  }
+
+  // Behind a full edge everything up to its source is complete; along a programmatic one a launch
+  // starts with what was complete when the other started.
+  void carry_starts(std::uint32_t last) {
+    const std::uint32_t start = sources_.front();
+    starts_with_.resize(rows_.size());
+    for (std::uint32_t i = start; i <= last; ++i) {
+      Row row{};
+      for (const Edge& e : edges_into(i)) {
+        if (e.from < start) continue;
+        const Row& from = (e.programmatic ? starts_with_ : rows_)[e.from - start];
+        for (std::size_t w = 0; w < row_words; ++w) row[w] |= from[w];
+      }
+      starts_with_[i - start] = row;
     }
   }
 
@@ -212,12 +256,15 @@ class Order {
   }
 
   const Recording& recording_;
-  ExecutionModel model_;
+  OrderKind kind_;
   bool in_program_order_ = true;
+  bool has_programmatic_ = false;
   std::vector<std::uint32_t> program_;  // index of each launch in the program
   std::vector<std::uint32_t> levels_;
+  std::vector<std::uint32_t> offsets_;
+  std::vector<Edge> edges_;
   std::vector<std::uint32_t> sources_;
-  std::vector<Row> rows_;
+  std::vector<Row> rows_, starts_with_;
   std::vector<std::size_t> starts_;
   std::vector<Pair> sorted_;
 };
@@ -227,23 +274,34 @@ class Order {
 template <class Found>
 class PairTest {
  public:
-  PairTest(Order& order, Found found) : order_(order), found_(std::move(found)) {}
+  PairTest(Reach& reach, Found found) : reach_(reach), found_(std::move(found)) {}
 
   void add(std::uint32_t a, std::uint32_t b) {
     pairs_.push_back({std::min(a, b), std::max(a, b)});
     if (pairs_.size() >= batch_pairs) flush();
   }
+  // `reader` touches bytes before it waits that `writer` writes.
+  void add_early(std::uint32_t writer, std::uint32_t reader) {
+    if (writer >= reader) return;  // what is written later waits for the reader
+    early_.push_back({writer, reader});
+    if (early_.size() >= batch_pairs) flush();
+  }
   void flush() {
-    order_.keep_unordered(pairs_);
-    for (std::size_t i = 0; i < pairs_.size() && !done_; ++i) done_ = !found_(pairs_[i]);
-    pairs_.clear();
+    test(pairs_, false);
+    test(early_, true);
   }
   bool done() const { return done_; }
 
  private:
-  Order& order_;
+  void test(std::vector<Pair>& pairs, bool early) {
+    reach_.keep_unordered(pairs, early);
+    for (std::size_t i = 0; i < pairs.size() && !done_; ++i) done_ = !found_(pairs[i], early);
+    pairs.clear();
+  }
+
+  Reach& reach_;
   Found found_;
-  std::vector<Pair> pairs_;
+  std::vector<Pair> pairs_, early_;
   bool done_ = false;
 };
 
@@ -252,7 +310,7 @@ class PairTest {
 struct Access {
   std::uint64_t region, lo, hi;
   std::uint32_t launch;
-  bool write;
+  bool write, early;
 };
 
 // Accesses to regions that something writes, by region and start.
@@ -267,7 +325,7 @@ std::vector<Access> gather(const Recording& r) {
     for (std::uint32_t k = r.range_offsets[i]; k < r.range_offsets[i + 1]; ++k) {
       const PhysicalRange& range = r.ranges[k];
       if (range.lo < range.hi && written.count(range.region) != 0)
-        accesses.push_back({range.region, range.lo, range.hi, i, range.write});
+        accesses.push_back({range.region, range.lo, range.hi, i, range.write, range.early});
     }
   }
   std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) {
@@ -282,7 +340,8 @@ class Active {
  public:
   void start(const Access& access) {
     (access.write ? writers_ : readers_).insert(access.launch);
-    ends_.push_back({access.hi, access.launch, access.write});
+    if (access.early) early_.insert(access.launch);
+    ends_.push_back({access.hi, access.launch, access.write, access.early});
     std::push_heap(ends_.begin(), ends_.end());
   }
   void end_until(std::uint64_t byte) {
@@ -292,11 +351,13 @@ class Active {
       ends_.pop_back();
       Launches& launches = end.write ? writers_ : readers_;
       launches.erase(launches.find(end.launch));
+      if (end.early) early_.erase(early_.find(end.launch));
     }
   }
   void clear() {
     writers_.clear();
     readers_.clear();
+    early_.clear();
     ends_.clear();
   }
 
@@ -305,6 +366,12 @@ class Active {
   void all_conflicts(const Access& access, Test& test) const {
     add_others(access.launch, writers_.begin(), writers_.end(), test);
     if (access.write) add_others(access.launch, readers_.begin(), readers_.end(), test);
+    if (access.early) {
+      for (const std::uint32_t writer : writers_) test.add_early(writer, access.launch);
+    }
+    if (access.write) {
+      for (const std::uint32_t reader : early_) test.add_early(access.launch, reader);
+    }
   }
 
   // Conflicts with the nearest writers on both sides and, for a write, the reads up to them. The
@@ -318,13 +385,18 @@ class Active {
     if (lower != writers_.begin()) {
       const std::uint32_t before = *std::prev(lower);
       test.add(before, access.launch);
+      if (access.early) test.add_early(before, access.launch);
       if (access.write) from = readers_.upper_bound(before);
     }
     if (upper != writers_.end()) {
       test.add(access.launch, *upper);
       if (access.write) to = readers_.lower_bound(*upper);
     }
-    if (access.write) add_others(access.launch, from, to, test);
+    if (!access.write) return;
+    add_others(access.launch, from, to, test);
+    auto reader = early_.upper_bound(access.launch);
+    const auto end = upper != writers_.end() ? early_.upper_bound(*upper) : early_.end();
+    for (; reader != end; ++reader) test.add_early(access.launch, *reader);
   }
 
  private:
@@ -332,7 +404,7 @@ class Active {
   struct End {
     std::uint64_t hi;
     std::uint32_t launch;
-    bool write;
+    bool write, early;
     bool operator<(const End& other) const { return hi > other.hi; }  // heap: smallest first
   };
 
@@ -344,7 +416,7 @@ class Active {
     }
   }
 
-  Launches writers_, readers_;
+  Launches writers_, readers_, early_;
   std::vector<End> ends_;
 };
 
@@ -400,10 +472,10 @@ void all_fenced(const std::vector<Segment>& segments, Test& test) {
 // Pairs of neighbouring segments that imply all others. With edges: the ends of the first segment
 // with the starts of the second, unless all of them are tied to the fence between.
 template <class Test>
-void nearest_fenced(const Recording& r, const std::vector<Segment>& segments, Order& order,
+void nearest_fenced(const Recording& r, const std::vector<Segment>& segments, Reach& reach,
                     Test& test) {
   if (segments.size() < 2) return;
-  if (order.by_levels()) {  // the list is sorted by level
+  if (reach.by_levels()) {  // the list is sorted by level
     for (std::size_t s = 1; s < segments.size(); ++s)
       test.add(segments[s - 1].end - 1, segments[s].begin);
     return;
@@ -414,9 +486,9 @@ void nearest_fenced(const Recording& r, const std::vector<Segment>& segments, Or
   for (std::size_t s = 0; s < segments.size(); ++s) {
     for (std::uint32_t i = segments[s].begin; i < segments[s].end; ++i) {
       bool is_start = true;
-      for (std::uint32_t e = r.pred_offsets[i]; e < r.pred_offsets[i + 1]; ++e) {
-        if (r.preds[e] < segments[s].begin) continue;
-        has_successor[r.preds[e]] = 1;
+      for (const Edge& e : reach.edges_into(i)) {
+        if (e.from < segments[s].begin) continue;
+        has_successor[e.from] = 1;
         is_start = false;
       }
       if (is_start) starts[s].push_back(i);
@@ -433,7 +505,7 @@ void nearest_fenced(const Recording& r, const std::vector<Segment>& segments, Or
     for (std::uint32_t u : ends[s - 1]) ties.push_back({u, fence});
     for (std::uint32_t v : starts[s]) ties.push_back({fence, v});
   }
-  order.keep_unordered(ties);
+  reach.keep_unordered(ties, false);
   for (Pair p : ties) {
     const std::uint32_t fence = r.launches[p.first].is_fence() ? p.first : p.second;
     const auto next = std::partition_point(segments.begin(), segments.end(),
@@ -471,17 +543,18 @@ unsigned hazard(bool first_writes, bool second_writes) {
 }
 
 // The pair's lowest shared bytes; none: a fence separates them.
-Violation make_violation(const Recording& r, Pair p) {
-  Violation best{p.first, p.second, 0, 0, 0, false, false};
+Violation make_violation(const Recording& r, Pair p, bool early) {
+  Violation best{p.first, p.second, 0, 0, 0, false, false, false};
   for (std::uint32_t i = r.range_offsets[p.first]; i < r.range_offsets[p.first + 1]; ++i) {
     for (std::uint32_t k = r.range_offsets[p.second]; k < r.range_offsets[p.second + 1]; ++k) {
       const PhysicalRange &a = r.ranges[i], &b = r.ranges[k];
       const std::uint64_t lo = std::max(a.lo, b.lo), hi = std::min(a.hi, b.hi);
       if (a.region != b.region || lo >= hi || !(a.write || b.write)) continue;
+      if (early && !(a.write && b.early)) continue;
       const auto rank = [](const Violation& v) {
         return std::tuple(v.region, v.lo, hazard(v.first_writes, v.second_writes));
       };
-      const Violation shared{p.first, p.second, a.region, lo, hi, a.write, b.write};
+      const Violation shared{p.first, p.second, a.region, lo, hi, a.write, b.write, early};
       if (best.lo == best.hi || rank(shared) < rank(best)) best = shared;
     }
   }
@@ -495,34 +568,38 @@ bool is_closer(Pair a, Pair b) {
   return span_a != span_b ? span_a < span_b : a.first < b.first;
 }
 
-std::vector<Violation> find_in_sound(const Recording& r, ExecutionModel model, std::size_t limit) {
+std::vector<Violation> find_in_sound(const Recording& r, const Order& order, std::size_t limit) {
   if (limit == 0) return {};
-  Order order(r, model);
-  if (model == ExecutionModel::in_order && order.in_program_order()) return {};
+  Reach reach(r, order);
+  if (reach.in_order() && reach.in_program_order()) return {};
   const std::vector<Access> accesses = gather(r);
   const std::vector<Segment> segments = cut_at_fences(r);
 
   std::optional<Pair> closest;
-  PairTest proof(order, [&](Pair p) {
-    if (!closest || is_closer(p, *closest)) closest = p;
+  bool closest_is_early = false;
+  PairTest proof(reach, [&](Pair p, bool early) {
+    if (!closest || is_closer(p, *closest)) {
+      closest = p;
+      closest_is_early = early;
+    }
     return true;
   });
   sweep(accesses, false, proof);
-  if (model != ExecutionModel::in_order) nearest_fenced(r, segments, order, proof);
-  if (!order.in_program_order()) moved_past_fences(r, proof);
+  if (!reach.in_order()) nearest_fenced(r, segments, reach, proof);
+  if (!reach.in_program_order()) moved_past_fences(r, proof);
   proof.flush();
   if (!closest) return {};
 
-  std::vector<Violation> violations{make_violation(r, *closest)};
+  std::vector<Violation> violations{make_violation(r, *closest, closest_is_early)};
   if (limit == 1) return violations;
   std::unordered_set<std::uint64_t> seen{key(*closest)};
-  PairTest search(order, [&](Pair p) {
-    if (seen.insert(key(p)).second) violations.push_back(make_violation(r, p));
+  PairTest search(reach, [&](Pair p, bool early) {
+    if (seen.insert(key(p)).second) violations.push_back(make_violation(r, p, early));
     return violations.size() < limit;
   });
   sweep(accesses, true, search);
-  if (model != ExecutionModel::in_order) all_fenced(segments, search);
-  if (!order.in_program_order()) moved_past_fences(r, search);
+  if (!reach.in_order()) all_fenced(segments, search);
+  if (!reach.in_program_order()) moved_past_fences(r, search);
   search.flush();
   return violations;
 }
@@ -544,23 +621,20 @@ std::string malformed(const Fault& fault) { return "malformed recording: " + fau
 
 }  // namespace
 
-std::vector<Violation> find_violations(const Recording& recording, ExecutionModel model,
+std::vector<Violation> find_violations(const Recording& recording, const Order& order,
                                        std::size_t limit) {
   if (limit == 0) return {};
-  if (const auto fault = find_fault(recording, model))
-    return {Violation{fault->launch, fault->launch, 0, 0, 0, false, false}};
-  return find_in_sound(recording, model, limit);
+  if (const auto fault = find_fault(recording, order))
+    return {Violation{fault->launch, fault->launch, 0, 0, 0, false, false, false}};
+  return find_in_sound(recording, order, limit);
 }
 
-std::string describe(const Recording& recording, const Violation& v) {
+std::string describe(const Recording& recording, const Order& order, const Violation& v) {
   const std::string first = launch_text(recording, v.first);
   const std::string second = launch_text(recording, v.second);
   if (v.first == v.second) {
-    for (ExecutionModel model :
-         {ExecutionModel::in_order, ExecutionModel::levels, ExecutionModel::edges}) {
-      if (const auto fault = find_fault(recording, model)) return malformed(*fault);
-    }
-    return "malformed recording at " + first;
+    const auto fault = find_fault(recording, order);
+    return fault ? malformed(*fault) : "malformed recording at " + first;
   }
   const std::size_t n = recording.launches.size();
   if (v.first < n && v.second < n &&
@@ -583,6 +657,11 @@ std::string describe(const Recording& recording, const Violation& v) {
     return "fence not kept: " + first + " and " + second + " stand on either side of " + fence +
            " and are not ordered";
   }
+  if (v.early) {
+    return "read before the wait: " + second + " may start before " + first +
+           ", which writes bytes [" + text(v.lo) + ", " + text(v.hi) + ") of region " +
+           text(v.region) + ", is complete";
+  }
   static constexpr std::array<const char*, 3> hazards{"read after write", "write after write",
                                                       "write after read"};
   return std::string(hazards[hazard(v.first_writes, v.second_writes)]) + " not ordered: " + first +
@@ -591,12 +670,12 @@ std::string describe(const Recording& recording, const Violation& v) {
          text(v.hi) + ") of region " + text(v.region);
 }
 
-Status validate(const Recording& recording, ExecutionModel model) {
-  if (const auto fault = find_fault(recording, model))
+Status validate(const Recording& recording, const Order& order) {
+  if (const auto fault = find_fault(recording, order))
     return fail(ErrorCode::internal, malformed(*fault));
-  const std::vector<Violation> violations = find_in_sound(recording, model, 1);
+  const std::vector<Violation> violations = find_in_sound(recording, order, 1);
   if (!violations.empty())
-    return fail(ErrorCode::internal, describe(recording, violations.front()));
+    return fail(ErrorCode::internal, describe(recording, order, violations.front()));
   return {};
 }
 

@@ -1,10 +1,6 @@
 #include "io/json.h"
 
-#include <algorithm>
-#include <cmath>
-#include <iterator>
-
-#include "core/guarded.h"
+#include "io/numbers.h"
 #include "io/reader.h"
 
 namespace onepass::io {
@@ -27,57 +23,6 @@ void append_utf8(std::string& out, std::uint32_t code) {
     put(0x80 | (code >> 6 & 0x3f));
   }
   put(0x80 | (code & 0x3f));
-}
-
-std::optional<std::uint64_t> to_integer(std::string_view text) {
-  std::uint64_t value = 0;
-  for (const char c : text) {
-    if (!is_digit(c) || !multiply(value, 10, value) ||
-        !add(value, static_cast<std::uint64_t>(c - '0'), value)) {
-      return std::nullopt;
-    }
-  }
-  return value;
-}
-
-// A number of the grammar; nearest where the digits fit 53 bits and the exponent is small, else
-// within one unit of the last place.
-double to_double(std::string_view text) {
-  const bool negative = text.front() == '-';
-  std::uint64_t digits = 0;
-  int exponent = 0;
-  std::size_t i = negative ? 1 : 0;
-  bool fraction = false;
-  for (; i < text.size() && text[i] != 'e' && text[i] != 'E'; ++i) {
-    if (text[i] == '.') {
-      fraction = true;
-      continue;
-    }
-    if (digits < std::uint64_t{1000000000000000000u}) {
-      digits = digits * 10 + static_cast<std::uint64_t>(text[i] - '0');
-      exponent -= fraction ? 1 : 0;
-    } else {
-      exponent += fraction ? 0 : 1;
-    }
-  }
-  if (i < text.size()) {
-    ++i;
-    const bool down = text[i] == '-';
-    if (!is_digit(text[i])) ++i;
-    int e = 0;
-    for (; i < text.size(); ++i) e = std::min(e * 10 + (text[i] - '0'), 100000);
-    exponent += down ? -e : e;
-  }
-  double value = 0.0;
-  if (digits < (std::uint64_t{1} << 53) && std::abs(exponent) <= 22) {
-    const double power = std::pow(10.0, std::abs(exponent));
-    value =
-        exponent < 0 ? static_cast<double>(digits) / power : static_cast<double>(digits) * power;
-  } else if (digits != 0) {
-    value = static_cast<double>(static_cast<long double>(digits) *
-                                std::pow(10.0L, static_cast<long double>(exponent)));
-  }
-  return negative ? -value : value;
 }
 
 }  // namespace
@@ -269,7 +214,7 @@ Result<std::string_view> JsonReader::number_text(std::string_view field) {
 Result<std::uint64_t> JsonReader::integer(std::string_view field) {
   const std::uint64_t at = offset();
   ONEPASS_ASSIGN(const std::string_view text, number_text(field));
-  if (const auto value = to_integer(text)) return *value;
+  if (const auto value = whole_value(text)) return *value;
   return fail_at(ErrorCode::parse,
                  "is " + clipped(text) + ", expected an integer from 0 to 2^64 - 1", at,
                  clipped(field));
@@ -277,7 +222,7 @@ Result<std::uint64_t> JsonReader::integer(std::string_view field) {
 
 Result<double> JsonReader::number(std::string_view field) {
   ONEPASS_ASSIGN(const std::string_view text, number_text(field));
-  return to_double(text);
+  return decimal_value(text).value_or(0.0);
 }
 
 bool JsonReader::literal(std::string_view word) noexcept {
@@ -347,88 +292,6 @@ Status JsonReader::end(std::string_view field) {
   peek();
   if (at_ != text_.size()) return unexpected("the end", field);
   return {};
-}
-
-namespace {
-
-// Depth is bounded by the reader.
-Result<JsonValue> read_value(JsonReader& json, std::string_view field) {
-  JsonValue v;
-  v.at = json.offset();
-  ONEPASS_ASSIGN(v.kind, json.kind(field));
-  switch (v.kind) {
-    case JsonKind::object: {
-      ONEPASS_TRY(json.begin_object(field));
-      while (true) {
-        ONEPASS_ASSIGN(const std::optional<std::string_view> key, json.next_key(field));
-        if (!key) break;
-        const std::string owned(*key);
-        ONEPASS_ASSIGN(JsonValue member, read_value(json, owned));
-        v.members.push_back({owned, std::move(member)});
-      }
-      std::vector<const JsonMember*> order;
-      for (const auto& m : v.members) order.push_back(&m);
-      std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-        const int by_key = a->key.compare(b->key);
-        return by_key != 0 ? by_key < 0 : a->value.at < b->value.at;
-      });
-      for (std::size_t i = 1; i < order.size(); ++i) {
-        if (order[i]->key == order[i - 1]->key) {
-          return fail_at(ErrorCode::parse, "the key is there twice", order[i]->value.at,
-                         clipped(order[i]->key));
-        }
-      }
-      return v;
-    }
-    case JsonKind::array:
-      ONEPASS_TRY(json.begin_array(field));
-      while (true) {
-        ONEPASS_ASSIGN(const bool more, json.next_item(field));
-        if (!more) return v;
-        ONEPASS_ASSIGN(JsonValue item, read_value(json, field));
-        v.items.push_back(std::move(item));
-      }
-    case JsonKind::string: {
-      ONEPASS_ASSIGN(const std::string_view text, json.string(field));
-      v.text = text;
-      return v;
-    }
-    case JsonKind::number: {
-      ONEPASS_ASSIGN(const std::string_view text, json.number_text(field));
-      v.number = to_double(text);
-      if (const auto whole = to_integer(text)) {
-        v.is_integer = true;
-        v.integer = *whole;
-      }
-      return v;
-    }
-    case JsonKind::boolean: {
-      ONEPASS_ASSIGN(v.boolean, json.boolean(field));
-      return v;
-    }
-    case JsonKind::null:
-      ONEPASS_TRY(json.null(field));
-      return v;
-  }
-  return v;
-}
-
-}  // namespace
-
-Result<JsonValue> JsonValue::parse(std::string_view text) {
-  return guarded([&]() -> Result<JsonValue> {
-    JsonReader json(text);
-    ONEPASS_ASSIGN(JsonValue value, read_value(json, ""));
-    ONEPASS_TRY(json.end(""));
-    return value;
-  });
-}
-
-const JsonValue* JsonValue::find(std::string_view key) const noexcept {
-  for (const auto& [k, value] : members) {
-    if (k == key) return &value;
-  }
-  return nullptr;
 }
 
 }  // namespace onepass::io

@@ -8,7 +8,9 @@
 //     if (!key) break;
 //     ONEPASS_TRY(json.skip(*key));
 //   }
-//   ONEPASS_ASSIGN(JsonValue config, JsonValue::parse(text));  // small files: all of it as a tree
+//
+//   ONEPASS_ASSIGN(const JsonDocument document, JsonDocument::parse(text));  // all of it as a tree
+//   ONEPASS_ASSIGN(const std::uint64_t width, document.root()["hidden_size"].integer(65536));
 #pragma once
 
 #include <cstdint>
@@ -84,28 +86,136 @@ class JsonReader {
   std::forward_list<std::string> decoded_;
 };
 
+struct JsonNode;  // of the tree behind Json
+
+// A value of a document, or a key that is not there: then it remembers where one looked, so that
+// what is asked of it says which key is missing. Valid as long as its document.
+class Json {
+ public:
+  Json() = default;  // not there, of no document
+
+  bool is_missing() const noexcept { return !present_; }
+  // A missing key counts as null.
+  JsonKind kind() const noexcept;
+  bool is(JsonKind kind) const noexcept { return present_ && this->kind() == kind; }
+  bool is_null() const noexcept { return kind() == JsonKind::null; }
+  // Offset in the file; Error::no_offset where it is not there.
+  std::uint64_t at() const noexcept;
+  // E.g. "model.merges[3]"; empty: the whole text. Long keys are cut.
+  std::string path() const;
+
+  // The member of an object. Looks at one after the other.
+  Json operator[](std::string_view key) const;
+  class Items;
+  class Members;
+  // Nothing where this is no array, or no object.
+  Items items() const noexcept;
+  Members members() const noexcept;
+  std::size_t size() const noexcept;  // of items() or members()
+
+  // Typed, or an error with path and offset.
+  Result<std::string_view> text() const;
+  Result<std::string_view> text_or(std::string_view fallback) const;  // where null
+  Result<bool> boolean() const;
+  Result<bool> boolean_or(bool fallback) const;  // where null
+  // Digits only: no sign, fraction or exponent.
+  Result<std::uint64_t> integer(std::uint64_t max = ~std::uint64_t{0}) const;
+  Result<double> number() const;                 // beyond the range of double: infinite
+  Result<std::string_view> number_text() const;  // as it is written
+  Result<Items> array() const;
+  Result<Members> object() const;
+
+  tl::unexpected<Error> error(ErrorCode code, std::string message,
+                              const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) const;
+
+ private:
+  friend class JsonDocument;
+  Json(const JsonNode* nodes, std::uint32_t index) : nodes_(nodes), index_(index), present_(true) {}
+  const JsonNode& node() const noexcept;
+  tl::unexpected<Error> wrong_kind(const char* expected, const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE()) const;
+
+  const JsonNode* nodes_ = nullptr;
+  std::uint32_t index_ = 0;  // where it is missing: what it was looked for in
+  bool present_ = false;
+  std::string missing_;  // path below nodes_[index_]
+};
+
 struct JsonMember;
 
-// A whole text as a tree, keys of every object different.
-struct JsonValue {
-  JsonKind kind = JsonKind::null;
-  bool boolean = false;
-  bool is_integer = false;    // of 0 or more
-  std::uint64_t integer = 0;  // where is_integer
-  double number = 0.0;
-  std::string text;
-  std::vector<JsonValue> items;
-  std::vector<JsonMember> members;
-  std::uint64_t at = 0;  // offset in the file
+// Ranges for loops: `for (const Json item : value.items())`.
+class Json::Items {
+ public:
+  class Iterator {
+   public:
+    Json operator*() const { return Json(nodes_, index_); }
+    Iterator& operator++() noexcept;
+    bool operator!=(const Iterator& other) const noexcept { return index_ != other.index_; }
 
-  static Result<JsonValue> parse(std::string_view text);
-  // Null: not there, or this is no object.
-  const JsonValue* find(std::string_view key) const noexcept;
+   private:
+    friend class Items;
+    Iterator(const JsonNode* nodes, std::uint32_t index) : nodes_(nodes), index_(index) {}
+    const JsonNode* nodes_;
+    std::uint32_t index_;
+  };
+  Iterator begin() const noexcept { return {nodes_, begin_}; }
+  Iterator end() const noexcept { return {nodes_, end_}; }
+
+ private:
+  friend class Json;
+  Items(const JsonNode* nodes, std::uint32_t begin, std::uint32_t end)
+      : nodes_(nodes), begin_(begin), end_(end) {}
+  const JsonNode* nodes_;
+  std::uint32_t begin_, end_;
+};
+
+class Json::Members {
+ public:
+  class Iterator {
+   public:
+    JsonMember operator*() const;
+    Iterator& operator++() noexcept;
+    bool operator!=(const Iterator& other) const noexcept { return key_ != other.key_; }
+
+   private:
+    friend class Members;
+    Iterator(const JsonNode* nodes, std::uint32_t key) : nodes_(nodes), key_(key) {}
+    const JsonNode* nodes_;
+    std::uint32_t key_;
+  };
+  Iterator begin() const noexcept { return {nodes_, begin_}; }
+  Iterator end() const noexcept { return {nodes_, end_}; }
+
+ private:
+  friend class Json;
+  Members(const JsonNode* nodes, std::uint32_t begin, std::uint32_t end)
+      : nodes_(nodes), begin_(begin), end_(end) {}
+  const JsonNode* nodes_;
+  std::uint32_t begin_, end_;
 };
 
 struct JsonMember {
-  std::string key;
-  JsonValue value;
+  std::string_view key;
+  Json value;
+};
+
+// A whole text as a tree, keys of every object different. 24 bytes per key and value; the text
+// must outlive it.
+class JsonDocument {
+ public:
+  static Result<JsonDocument> parse(std::string_view text);
+  JsonDocument();
+  JsonDocument(JsonDocument&&) noexcept;
+  JsonDocument& operator=(JsonDocument&&) noexcept;
+  ~JsonDocument();
+
+  // Missing where nothing was parsed.
+  Json root() const;
+
+ private:
+  std::vector<JsonNode> nodes_;
+  std::forward_list<std::string> decoded_;
 };
 
 }  // namespace onepass::io

@@ -171,7 +171,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
       return model;
     }
     const std::string index_name = "model.safetensors.index.json";
-    auto index = read_text(path + "/" + index_name, max_json_bytes);
+    auto index = read_text(path + "/" + index_name, max_config_bytes);
     if (index) {
       if (auto s = model.open_shards(path, *index); !s) {
         return in_file(index_name, std::move(s).error());

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ops/launch.h"
+#include "quant/affine.h"
 
 namespace onepass::ops {
 namespace {
@@ -113,6 +114,31 @@ void Checks::same_shape(const char* a_what, const Tensor& a, const char* b_what,
 void Checks::rank(const char* what, const Tensor& t, std::uint32_t expected) noexcept {
   require(t.shape.rank == expected, what, " has ", t.shape.rank, " dimensions, expected ",
           expected);
+}
+
+Checks::AffineViews Checks::affine(const Affine& a) noexcept {
+  const AffineViews views{tensor("weight", a.weight, types(DType::u32)),
+                          tensor("scales", a.scales, row_types),
+                          tensor("biases", a.biases, row_types)};
+  same_type("scales", a.scales, "biases", a.biases);
+  same_shape("scales", a.scales, "biases", a.biases);
+  rank("weight", a.weight, 2);
+  rank("scales", a.scales, 2);
+  require(quant::is_affine_bits(a.bits), "bits is ", a.bits, ", expected ",
+          quant::affine_bits_names);
+  require(quant::is_affine_group(a.group_size), "group_size is ", a.group_size, ", expected ",
+          quant::affine_group_names);
+  return views;
+}
+
+void Checks::affine_rows(const Affine& a, const char* what, std::uint32_t columns) noexcept {
+  const std::uint64_t words = std::uint64_t{columns} * a.bits / 32;
+  const Shape groups{a.weight.shape[0], columns / a.group_size};
+  require(columns % a.group_size == 0, what, " has ", columns,
+          " columns, expected a multiple of group_size ", a.group_size);
+  require(a.weight.shape[1] == words, "weight has ", a.weight.shape[1], " words per row, ", columns,
+          " values of ", a.bits, " bits need ", words);
+  require(a.scales.shape == groups, "scales is ", a.scales.shape, ", expected ", groups);
 }
 
 void Checks::disjoint(const View& out, const char* in_what, const View& in) noexcept {

@@ -81,6 +81,17 @@ class Checks {
   void same_shape(const char* a_what, const Tensor& a, const char* b_what,
                   const Tensor& b) noexcept;
   void rank(const char* what, const Tensor& t, std::uint32_t expected) noexcept;
+  // MLX affine weights: quant/affine.h has their bits and groups, scales and biases are alike.
+  struct Affine {
+    const Tensor &weight, &scales, &biases;
+    std::uint32_t bits, group_size;
+  };
+  struct AffineViews {
+    View weight, scales, biases;
+  };
+  AffineViews affine(const Affine& a) noexcept;
+  // Their rows are of as many values as the columns of `what`. After affine() found nothing wrong.
+  void affine_rows(const Affine& a, const char* what, std::uint32_t columns) noexcept;
   // The output may not touch this input.
   void disjoint(const View& out, const char* in_what, const View& in) noexcept;
   // The output may be exactly this input or not touch it.

@@ -7,6 +7,14 @@
 
 namespace onepass::quant {
 
+// Which of them there are.
+OP_FN bool is_affine_bits(std::uint32_t n) {
+  return n == 2 || n == 3 || n == 4 || n == 6 || n == 8;
+}
+OP_FN bool is_affine_group(std::uint32_t size) { return size == 32 || size == 64 || size == 128; }
+inline constexpr char affine_bits_names[] = "2, 3, 4, 6 or 8";
+inline constexpr char affine_group_names[] = "32, 64 or 128";
+
 // 8 numbers of Bits bits from Bits bytes.
 template <int Bits>
 OP_FN void affine_unpack_8(const std::uint8_t* bytes, float* out) {

@@ -1,5 +1,5 @@
 // The small decoder: one set of bits for every way to run it, and close to a float64 forward pass.
-#include "../../tools/onepass/block.h"
+#include "support/block.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
+#include "support/float64.h"
 
 namespace onepass::block_test {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::uint64_t seed = 2024;
 constexpr std::uint32_t tokens = 6, first_token = 17;
 
-tool::BlockShape shape() {
+test::BlockShape shape() {
   return {.dim = 96,
           .layers = 3,
           .heads = 6,
@@ -58,7 +59,7 @@ using Vector = std::vector<double>;
 
 class Reference {
  public:
-  explicit Reference(const tool::BlockShape& n) : n_(n) {
+  explicit Reference(const test::BlockShape& n) : n_(n) {
     Weights w(seed);
     const std::size_t q = std::size_t{n.heads} * n.head_dim,
                       kv = std::size_t{n.kv_heads} * n.head_dim;
@@ -119,11 +120,8 @@ class Reference {
     return out;
   }
   static Vector norm(const Vector& x, const Vector& w) {
-    double sum = 0;
-    for (const double v : x) sum += v * v;
-    const double r = 1 / std::sqrt(sum / static_cast<double>(x.size()) + 1e-5);
     Vector out(x);
-    for (std::size_t i = 0; i < x.size(); ++i) out[i] *= r * w[i];
+    test::rms_norm(out, w, 1e-5);
     return out;
   }
   // Pairs (2i, 2i + 1), angle position / 10000^(2i / head_dim).
@@ -159,7 +157,7 @@ class Reference {
     return out;
   }
 
-  tool::BlockShape n_;
+  test::BlockShape n_;
   Vector embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
 };
@@ -170,7 +168,7 @@ struct Runner {
   explicit Runner(const DeviceOptions& options)
       : device(Device::open("cpu", options).value()),
         executor(device),
-        block(tool::Block::create(device, shape(), seed).value()) {}
+        block(test::Block::create(device, shape(), seed).value()) {}
 
   // A fresh pass per token.
   Logits passes(bool recorded, const FinishOptions& options) {
@@ -209,12 +207,13 @@ struct Runner {
 
   Device device;
   GraphExecutor executor;
-  tool::Block block;
+  test::Block block;
 };
 
 // The bits that all others must have.
 const Logits& baseline() {
-  static const Logits logits = Runner({.threads = 1, .serial = true}).passes(false, {});
+  static const Logits logits =
+      Runner({.backend = {CpuOptions{.threads = 1}}, .serial = true}).passes(false, {});
   return logits;
 }
 
@@ -258,25 +257,30 @@ TEST_P(BlockDevices, DirectRecordedAndPlanGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Options, BlockDevices,
-    ::testing::Values(DeviceOptions{.threads = 1}, DeviceOptions{.threads = 2},
-                      DeviceOptions{.threads = 3}, DeviceOptions{.threads = 8},
-                      DeviceOptions{.threads = 2, .serial = true},
-                      DeviceOptions{.threads = 2, .spin_us = 0},
-                      DeviceOptions{.threads = 2, .command_buffers = 2},
-                      DeviceOptions{.threads = 2, .retain = Retain::caller},
-                      DeviceOptions{.threads = 2, .profile = Profile::submissions},
-                      DeviceOptions{
-                          .threads = 3, .profile = Profile::dispatches, .time_barriers = true}),
+    ::testing::Values(
+        DeviceOptions{.backend = {CpuOptions{.threads = 1}}},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2}}},
+        DeviceOptions{.backend = {CpuOptions{.threads = 3}}},
+        DeviceOptions{.backend = {CpuOptions{.threads = 8}}},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2}}, .serial = true},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2, .spin_us = 0}}},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2}}, .command_buffers = 2},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2}}, .retain = Retain::caller},
+        DeviceOptions{.backend = {CpuOptions{.threads = 2}}, .profile = Profile::submissions},
+        DeviceOptions{.backend = {CpuOptions{.threads = 3}},
+                      .profile = Profile::dispatches,
+                      .time_barriers = true}),
     [](const auto& p) {
       const DeviceOptions& o = p.param;
-      return "threads_" + std::to_string(o.threads) + (o.serial ? "_serial" : "") +
-             (o.spin_us == 0 ? "_no_spin" : "") + (o.command_buffers == 2 ? "_two_buffers" : "") +
+      const auto cpu = backend_options<CpuOptions>(o);
+      return "threads_" + std::to_string(cpu.threads) + (o.serial ? "_serial" : "") +
+             (cpu.spin_us == 0 ? "_no_spin" : "") + (o.command_buffers == 2 ? "_two_buffers" : "") +
              (o.retain == Retain::caller ? "_caller" : "") +
              (o.profile == Profile::none ? "" : "_profile_" + std::to_string(int(o.profile)));
     });
 
 TEST(Block, EveryPassSettingGivesTheSameBits) {
-  Runner run({.threads = 2});
+  Runner run({.backend = {CpuOptions{.threads = 2}}});
   for (unsigned bits = 0; bits < 64; ++bits) {
     FinishOptions o;
     o.fuse = bits & 1;
@@ -301,7 +305,7 @@ TEST(Block, EveryPassSettingGivesTheSameBits) {
 
 // Every split of the pass into two command buffers.
 TEST(Block, EverySplitGivesTheSameBits) {
-  Runner run({.threads = 2});
+  Runner run({.backend = {CpuOptions{.threads = 2}}});
   GraphSession s = run.executor.begin_recorded();
   run.block.forward(s);
   const Result<FinishReport> whole = s.finish();
@@ -315,7 +319,7 @@ TEST(Block, EverySplitGivesTheSameBits) {
 
 // R replays are R fresh passes, also when they are queued without waiting.
 TEST(Block, QueuedReplaysAreFreshPasses) {
-  Runner run({.threads = 2});
+  Runner run({.backend = {CpuOptions{.threads = 2}}});
   GraphSession s = run.executor.begin_recorded();
   run.block.forward(s);
   const Plan plan = s.compile({.step = &run.block.step()}).value();
@@ -330,7 +334,7 @@ TEST(Block, QueuedReplaysAreFreshPasses) {
 }
 
 TEST(Block, ProfileCountsEveryDispatch) {
-  Runner run({.threads = 2, .profile = Profile::dispatches});
+  Runner run({.backend = {CpuOptions{.threads = 2}}, .profile = Profile::dispatches});
   GraphSession s = run.executor.begin_recorded();
   run.block.forward(s);
   const Plan plan = s.compile({.step = &run.block.step(), .label = "block"}).value();

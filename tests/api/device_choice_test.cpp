@@ -1,4 +1,4 @@
-#include "../../tools/onepass/device_choice.h"
+#include "../../tools/onepass/machine/device_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
 #include "core/device_state.h"
+#include "onepass/backends/cpu.h"
 
 namespace onepass::device_choice_test {
 namespace {
@@ -83,7 +84,7 @@ struct Opened {
 Opened open_auto(const std::vector<BackendEntry>& entries) {
   Opened result;
   DeviceOptions options;
-  options.threads = 1;
+  options.backend = {CpuOptions{.threads = 1}};
   options.log = [&](std::string_view, std::string_view text) { result.told.emplace_back(text); };
   const auto backend = open_best(entries, options);
   result.name = backend ? (*backend)->info().name : backend.error().message;

@@ -7,15 +7,15 @@
 #include <map>
 #include <vector>
 
-#include "../../tools/onepass/block.h"
 #include "onepass/onepass.hpp"
+#include "support/block.h"
 
 namespace onepass::profile_test {
 namespace {
 
 constexpr std::uint32_t runs = 12;
 
-tool::BlockShape shape() {
+test::BlockShape shape() {
   return {.dim = 96,
           .layers = 3,
           .heads = 6,
@@ -34,10 +34,10 @@ struct Profiled {
 
 Profiled run_block(std::uint32_t threads, bool fuse = true) {
   DeviceOptions options;
-  options.threads = threads;
+  options.backend = {CpuOptions{.threads = threads}};
   options.profile = Profile::dispatches;
   const Device device = Device::open("cpu", options).value();
-  const tool::Block block = tool::Block::create(device, shape(), 1).value();
+  const test::Block block = test::Block::create(device, shape(), 1).value();
   GraphSession s = GraphExecutor(device).begin_recorded();
   block.forward(s);
   PlanOptions plan_options;
@@ -89,10 +89,10 @@ TEST(Profiled, WorkersAndDispatchesAgree) {
 
 TEST(Profiled, ResetForgetsSlices) {
   DeviceOptions options;
-  options.threads = 2;
+  options.backend = {CpuOptions{.threads = 2}};
   options.profile = Profile::dispatches;
   const Device device = Device::open("cpu", options).value();
-  const tool::Block block = tool::Block::create(device, shape(), 1).value();
+  const test::Block block = test::Block::create(device, shape(), 1).value();
   GraphSession s = GraphExecutor(device).begin_recorded();
   block.forward(s);
   PlanOptions plan_options;
@@ -110,6 +110,72 @@ TEST(Profiled, ResetForgetsSlices) {
   EXPECT_FALSE(passes.empty());
   EXPECT_EQ(std::count(passes.begin(), passes.end(), passes.front()),
             static_cast<std::ptrdiff_t>(passes.size()));
+}
+
+TEST(Profiled, NestedGroupsAreThoseOfTheSession) {
+  for (const bool recorded : {false, true}) {
+    DeviceOptions options;
+    options.profile = Profile::dispatches;
+    const Device device = Device::open("cpu", options).value();
+    const KernelId kernel =
+        device.kernels()
+            .add({.name = "own", .slots = "x", .cpu = [](const KernelArgs&) noexcept {}})
+            .value();
+    const Buffer buffer = device.allocate(64).value();
+    const GraphExecutor executor(device);
+    GraphSession s = recorded ? executor.begin_recorded() : executor.begin();
+    const auto encode = [&](const char* label) {
+      Dispatch d = make_dispatch(Op::custom);
+      d.kernel = kernel;
+      d.label = label;
+      d.bind(buffer.view(), Access::read_write);
+      s.encode(d);
+    };
+    encode("a");
+    s.begin_group("layer 0");
+    encode("b");
+    s.begin_group("attention");
+    encode("c");
+    s.end_group();
+    s.begin_group("mlp");
+    encode("d");
+    s.end_group();
+    encode("e");
+    s.end_group();
+    encode("f");
+    s.begin_group("open");  // ends with the session
+    encode("g");
+    std::vector<std::string> steps;
+    if (recorded) {
+      const Plan plan = s.compile().value();
+      for (const PlanStep& step : plan.steps()) steps.push_back(step.group);
+      EXPECT_NE(plan.to_json().find("\"group\":\"layer 0/mlp\""), std::string::npos);
+      ASSERT_TRUE(plan.run());
+    } else {
+      ASSERT_TRUE(s.finish());
+    }
+    std::vector<std::string> groups;
+    for (const DispatchSample& sample : device.profile().samples) groups.push_back(sample.group);
+    const std::vector<std::string> want{
+        "", "layer 0", "layer 0/attention", "layer 0/mlp", "layer 0", "", "open"};
+    EXPECT_EQ(groups, want);
+    if (recorded) {
+      EXPECT_EQ(steps, want);
+    }
+  }
+}
+
+TEST(Profiled, GroupsThatCannotNestAreErrors) {
+  const Device device = Device::open("null").value();
+  const auto error = [&](auto use) {
+    GraphSession s = GraphExecutor(device).begin_recorded();
+    use(s);
+    const Status status = s.status();
+    return status ? ErrorCode::internal : status.error().code;
+  };
+  EXPECT_EQ(error([](GraphSession& s) { s.end_group(); }), ErrorCode::invalid_state);
+  EXPECT_EQ(error([](GraphSession& s) { s.begin_group(""); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(error([](GraphSession& s) { s.begin_group("a/b"); }), ErrorCode::invalid_argument);
 }
 
 TEST(Profiled, StepsAgreeWithTheReport) {

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "onepass/backends/cpu.h"
+
 namespace onepass::test::snippets_test {
 namespace {
 
@@ -24,7 +26,7 @@ std::vector<snippets::Snippet> all_snippets() {
 class HeaderExample : public testing::TestWithParam<snippets::Snippet> {};
 
 TEST_P(HeaderExample, Runs) {
-  const Result<Device> device = Device::open("cpu", {.threads = 2});
+  const Result<Device> device = Device::open("cpu", {.backend = {CpuOptions{.threads = 2}}});
   ASSERT_TRUE(device) << device.error().to_string();
   const Status status = GetParam().run(*device);
   EXPECT_TRUE(status) << status.error().to_string();
@@ -49,8 +51,9 @@ TEST(HeaderExamples, AreThereForEveryHeader) {
     headers.insert(entry.path().lexically_relative(include).generic_string());
   }
   for (const snippets::Snippet& snippet : all_snippets()) examples.insert(snippet.header);
-  EXPECT_EQ(headers.erase("ops/common.h"), 1u);  // nothing to call
-  EXPECT_EQ(headers.erase("onepass.h"), 1u);     // example.c_api
+  EXPECT_EQ(headers.erase("ops/common.h"), 1u);   // nothing to call
+  EXPECT_EQ(headers.erase("onepass.h"), 1u);      // example.c_api
+  EXPECT_EQ(headers.erase("cuda_kernel.h"), 1u);  // CallersKernels.TheHeadersExampleRuns
   EXPECT_EQ(examples, headers);
 }
 

@@ -11,9 +11,10 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
-#include "backends/recordings.h"
-#include "backends/shuffle/shuffle.h"
 #include "core/os.h"
+#include "onepass/backends/cpu.h"
+#include "support/backends/shuffle.h"
+#include "support/recordings.h"
 
 namespace {
 std::atomic<std::uint64_t> n_allocations{0};
@@ -42,6 +43,8 @@ std::atomic<std::uint64_t> n_allocations{0};
 namespace onepass {
 namespace {
 
+using testing::OrderedRecording;
+
 void expect_no_allocation(Backend& backend) {
   constexpr std::uint32_t n_cells = 20;
   const testing::Program program = testing::random_program(8, 100, n_cells);
@@ -49,10 +52,10 @@ void expect_no_allocation(Backend& backend) {
       backend.allocate(n_cells * testing::cell_bytes, MemoryKind::device, true).value();
   const Allocation step = backend.allocate(256, MemoryKind::device, true).value();
   {
-    Recording recording = testing::make_recording(program, memory, ExecutionModel::edges);
+    OrderedRecording recording = testing::make_recording(program, memory, OrderKind::edges);
     recording.step = BoundView{step, 0, 256};
     recording.timed = true;
-    auto recorded = backend.record(recording);
+    auto recorded = testing::record(backend, recording);
     ASSERT_TRUE(recorded);
     const std::vector<std::byte> step_bytes(256);
     std::vector<Completion> completions(200);
@@ -72,7 +75,7 @@ TEST(Allocation, SubmitAndWaitAllocateNothing) {
   if (os::sanitized) GTEST_SKIP() << "operator new belongs to the sanitizer";
   for (const std::uint32_t threads : {1u, 2u, 4u}) {
     DeviceOptions options;
-    options.threads = threads;
+    options.backend = {CpuOptions{.threads = threads}};
     expect_no_allocation(*make_cpu_backend(options));
   }
   NullBackend null;

@@ -12,8 +12,11 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/recordings.h"
+#include "core/features.h"
 #include "core/os.h"
+#include "onepass/backends/cpu.h"
+#include "onepass/backends/cuda.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
@@ -22,6 +25,7 @@ using testing::cell_bytes;
 using testing::cell_words;
 using testing::make_recording;
 using testing::one_launch;
+using testing::OrderedRecording;
 using testing::Program;
 using testing::random_program;
 using testing::run_reference;
@@ -29,9 +33,8 @@ using testing::run_reference;
 std::unique_ptr<Backend> open(std::uint32_t threads, std::uint32_t queue = 64,
                               std::uint32_t spin_us = 50) {
   DeviceOptions options;
-  options.threads = threads;
+  options.backend = {CpuOptions{.threads = threads, .spin_us = spin_us}};
   options.command_buffers = queue;
-  options.spin_us = spin_us;
   return make_cpu_backend(options);
 }
 
@@ -122,7 +125,7 @@ TEST(CpuInfo, CountsThreads) {
   EXPECT_TRUE(open(1)->info().unified_memory);
 }
 
-class CpuModels : public ::testing::TestWithParam<std::tuple<std::uint32_t, ExecutionModel>> {};
+class CpuModels : public ::testing::TestWithParam<std::tuple<std::uint32_t, OrderKind>> {};
 
 TEST_P(CpuModels, RandomProgramsGiveTheReferenceBytes) {
   const auto [threads, model] = GetParam();
@@ -131,9 +134,9 @@ TEST_P(CpuModels, RandomProgramsGiveTheReferenceBytes) {
     const std::uint32_t n_cells = seed % 2 ? 80 : 12;
     const Program program = random_program(seed, 200, n_cells, seed % 3 ? 0.02 : 0.0);
     const Memory memory(*backend, n_cells * cell_bytes);
-    const Recording recording = make_recording(program, *memory, model);
-    ASSERT_EQ(recording.model(), model);
-    auto recorded = backend->record(recording);
+    const OrderedRecording recording = make_recording(program, *memory, model);
+    ASSERT_EQ(recording.kind(), model);
+    auto recorded = testing::record(*backend, recording);
     ASSERT_TRUE(recorded);
     std::vector<std::uint64_t> expected(n_cells * cell_words, 0);
     for (int replay = 0; replay < 5; ++replay) {
@@ -160,17 +163,17 @@ TEST_P(CpuModels, NoTileBeginsBeforeWhatItWaitsFor) {
   const auto [threads, model] = GetParam();
   const auto backend = open(threads);
   Ticks ticks;
-  const KernelRow row{.name = "tick", .cpu = tick_kernel, .user = &ticks};
+  const KernelRow row{.name = "tick", .code = tick_kernel, .user = &ticks};
   constexpr std::uint32_t n = 120;
   // Conflicts come from `in` and `out`; afterwards each launch gets a cell of its own to write.
   const Program program = random_program(7, n, 40);
   const Memory memory(*backend, n * cell_bytes);
-  Recording r = make_recording(program, *memory, model, row);
+  OrderedRecording r = make_recording(program, *memory, model, row);
   for (std::uint32_t i = 0; i < n; ++i) {
     RecordedLaunch& l = r.launches[i];
     if (!l.is_fence()) l.views[l.n_views - 1u] = BoundView{*memory, i * cell_bytes, cell_bytes};
   }
-  auto recorded = backend->record(r);
+  auto recorded = testing::record(*backend, r);
   ASSERT_TRUE(recorded);
   for (int replay = 0; replay < 20; ++replay) {
     run(*backend, **recorded);
@@ -190,8 +193,8 @@ TEST_P(CpuModels, NoTileBeginsBeforeWhatItWaitsFor) {
     for (std::uint32_t i = 0; i < n; ++i) {
       for (std::uint32_t j = 0; j < i; ++j) {
         if (r.launches[i].is_fence() || r.launches[j].is_fence()) continue;
-        const bool ordered = model == ExecutionModel::in_order ? true
-                             : model == ExecutionModel::levels
+        const bool ordered = model == OrderKind::in_order ? true
+                             : model == OrderKind::levels
                                  ? r.launches[j].level < r.launches[i].level
                                  : std::find(r.preds.begin() + r.pred_offsets[i],
                                              r.preds.begin() + r.pred_offsets[i + 1],
@@ -205,9 +208,8 @@ TEST_P(CpuModels, NoTileBeginsBeforeWhatItWaitsFor) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, CpuModels,
                          ::testing::Combine(::testing::Values(1u, 2u, 3u, 8u),
-                                            ::testing::Values(ExecutionModel::edges,
-                                                              ExecutionModel::levels,
-                                                              ExecutionModel::in_order)));
+                                            ::testing::Values(OrderKind::edges, OrderKind::levels,
+                                                              OrderKind::in_order)));
 
 TEST(CpuRun, TwentyThousandReplays) {
   const Program program = random_program(3, 12, 6, 0.1);
@@ -216,7 +218,7 @@ TEST(CpuRun, TwentyThousandReplays) {
   for (const std::uint32_t threads : {1u, 2u, 4u}) {
     const auto backend = open(threads);
     const Memory memory(*backend, 6 * cell_bytes);
-    auto recorded = backend->record(make_recording(program, *memory, ExecutionModel::edges));
+    auto recorded = testing::record(*backend, make_recording(program, *memory, OrderKind::edges));
     ASSERT_TRUE(recorded);
     std::vector<Completion> completions(16);
     for (int i = 0; i < 20000; ++i) {
@@ -235,18 +237,18 @@ TEST(CpuRun, ABranchDoesNotWaitForALevel) {
     std::atomic<bool> late_ran{false}, in_time{false};
   } state;
   const KernelRow slow{.name = "slow",
-                       .cpu =
+                       .code =
                            [](const KernelArgs& a) noexcept {
                              auto& s = *static_cast<State*>(a.user);
                              s.in_time = eventually([&] { return s.late_ran.load(); });
                            },
                        .user = &state};
-  const KernelRow nothing{.name = "nothing", .cpu = [](const KernelArgs&) noexcept {}};
+  const KernelRow nothing{.name = "nothing", .code = [](const KernelArgs&) noexcept {}};
   const KernelRow late{
       .name = "late",
-      .cpu = [](const KernelArgs& a) noexcept { static_cast<State*>(a.user)->late_ran = true; },
+      .code = [](const KernelArgs& a) noexcept { static_cast<State*>(a.user)->late_ran = true; },
       .user = &state};
-  Recording r;
+  OrderedRecording r;
   r.launches.resize(3);
   r.launches[0].kernel = &slow;
   r.launches[1].kernel = &nothing;
@@ -256,7 +258,7 @@ TEST(CpuRun, ABranchDoesNotWaitForALevel) {
   r.pred_offsets = {0, 0, 0, 1};
   r.preds = {1};
   const auto backend = open(2);
-  auto recorded = backend->record(r);
+  auto recorded = testing::record(*backend, r);
   ASSERT_TRUE(recorded);
   run(*backend, **recorded);
   EXPECT_TRUE(state.in_time);
@@ -271,8 +273,8 @@ void append_kernel(const KernelArgs& a) noexcept {
   Log& log = *static_cast<Log*>(a.user);
   log.values[log.count++] = *a.ptr<const std::uint64_t>(0);
 }
-Recording append_recording(const KernelRow& row, const Allocation& step) {
-  Recording r = one_launch(row);
+OrderedRecording append_recording(const KernelRow& row, const Allocation& step) {
+  OrderedRecording r = one_launch(row);
   r.step = BoundView{step, 0, step.bytes};
   r.launches[0].n_views = 1;
   r.launches[0].views[0] = r.step;
@@ -296,10 +298,10 @@ TEST(CpuSteps, QueuedSubmissionsKeepTheirOwnValues) {
   const Memory step(*backend, 8), wide(*backend, 64);
   Log log;
   Gate gate;
-  const KernelRow append{.name = "append", .cpu = append_kernel, .user = &log};
-  const KernelRow hold{.name = "gate", .cpu = gate_kernel, .user = &gate};
-  auto held = backend->record(one_launch(hold));
-  auto recorded = backend->record(append_recording(append, *step));
+  const KernelRow append{.name = "append", .code = append_kernel, .user = &log};
+  const KernelRow hold{.name = "gate", .code = gate_kernel, .user = &gate};
+  auto held = testing::record(*backend, one_launch(hold));
+  auto recorded = testing::record(*backend, append_recording(append, *step));
   ASSERT_TRUE(held && recorded);
 
   std::vector<Completion> completions(202);
@@ -307,7 +309,7 @@ TEST(CpuSteps, QueuedSubmissionsKeepTheirOwnValues) {
   for (std::uint64_t i = 1; i <= 100; ++i)
     ASSERT_TRUE(backend->submit(**recorded, bytes_of(i), completions[i]));
   // Larger step states move what is queued.
-  auto larger = backend->record(append_recording(append, *wide));
+  auto larger = testing::record(*backend, append_recording(append, *wide));
   ASSERT_TRUE(larger);
   for (std::uint64_t i = 101; i <= 200; ++i)
     ASSERT_TRUE(backend->submit(i % 2 ? **larger : **recorded, bytes_of(i), completions[i]));
@@ -332,8 +334,8 @@ TEST(CpuSubmit, AFullQueueBlocksAndGoesOn) {
     const auto backend = open(2, 2, spin_us);
     const Memory step(*backend, 8);
     Log log;
-    const KernelRow append{.name = "append", .cpu = append_kernel, .user = &log};
-    auto recorded = backend->record(append_recording(append, *step));
+    const KernelRow append{.name = "append", .code = append_kernel, .user = &log};
+    auto recorded = testing::record(*backend, append_recording(append, *step));
     ASSERT_TRUE(recorded);
     std::vector<Completion> completions(3000);
     for (std::uint64_t i = 0; i < completions.size(); ++i)
@@ -349,12 +351,12 @@ TEST(CpuSubmit, FromFourThreads) {
     const auto backend = open(workers, 8);
     const Memory step(*backend, 8);
     Log log;
-    const KernelRow append{.name = "append", .cpu = append_kernel, .user = &log};
+    const KernelRow append{.name = "append", .code = append_kernel, .user = &log};
     std::atomic<int> failures{0};
     std::vector<std::thread> threads;
     for (std::uint64_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        auto recorded = backend->record(append_recording(append, *step));
+        auto recorded = testing::record(*backend, append_recording(append, *step));
         std::vector<Completion> completions(5);
         for (std::uint64_t i = 0; i < 1000; ++i) {
           Completion& c = completions[i % 5];
@@ -382,7 +384,7 @@ TEST(CpuWait, FromSeveralThreads) {
     const auto backend = open(workers);
     const Program program = random_program(11, 30, 10);
     const Memory memory(*backend, 10 * cell_bytes);
-    auto recorded = backend->record(make_recording(program, *memory, ExecutionModel::edges));
+    auto recorded = testing::record(*backend, make_recording(program, *memory, OrderKind::edges));
     ASSERT_TRUE(recorded);
     std::vector<std::uint64_t> expected(10 * cell_words, 0);
     for (int round = 0; round < 200; ++round) {
@@ -416,21 +418,22 @@ TEST(CpuWait, BackgroundWorkersFinishWithoutAWaiter) {
   const auto backend = open(2);
   const Program program = random_program(5, 50, 10);
   const Memory memory(*backend, 10 * cell_bytes);
-  auto recorded = backend->record(make_recording(program, *memory, ExecutionModel::levels));
+  auto recorded = testing::record(*backend, make_recording(program, *memory, OrderKind::levels));
   ASSERT_TRUE(recorded);
   Completion completion;
   ASSERT_TRUE(backend->submit(**recorded, {}, completion));
   EXPECT_TRUE(eventually([&] { return backend->poll(completion); }));
 }
 
-TEST(CpuWait, HostAccessWaitsForTheLastSubmission) {
+// What host access rests on: the layer above waits for the newest one only.
+TEST(CpuWait, WhatTheNewestSubmissionLeftIsThereToRead) {
   const auto backend = open(2);
   Gate gate;
-  const KernelRow hold{.name = "gate", .cpu = gate_kernel, .user = &gate};
+  const KernelRow hold{.name = "gate", .code = gate_kernel, .user = &gate};
   const Program program = testing::chain_program(3, 2);
   const Memory memory(*backend, 2 * cell_bytes);
-  auto held = backend->record(one_launch(hold));
-  auto recorded = backend->record(make_recording(program, *memory, ExecutionModel::edges));
+  auto held = testing::record(*backend, one_launch(hold));
+  auto recorded = testing::record(*backend, make_recording(program, *memory, OrderKind::edges));
   ASSERT_TRUE(held && recorded);
   std::array<Completion, 2> completions;
   ASSERT_TRUE(backend->submit(**held, {}, completions[0]));
@@ -441,8 +444,9 @@ TEST(CpuWait, HostAccessWaitsForTheLastSubmission) {
   });
   std::vector<std::uint64_t> expected(2 * cell_words, 0);
   run_reference(program, expected);
+  backend->wait(completions[1]);
+  EXPECT_TRUE(completions[0].done && completions[1].done);
   EXPECT_EQ(memory.words(), expected);
-  EXPECT_TRUE(completions[1].done);
   opener.join();
 }
 
@@ -450,10 +454,10 @@ TEST(CpuRecord, MayBeDestroyedAsSoonAsDone) {
   const auto backend = open(4);
   const Program program = random_program(9, 8, 6);
   const Memory memory(*backend, 6 * cell_bytes);
-  const Recording recording = make_recording(program, *memory, ExecutionModel::edges);
+  const OrderedRecording recording = make_recording(program, *memory, OrderKind::edges);
   std::vector<std::uint64_t> expected(6 * cell_words, 0);
   for (int i = 0; i < 2000; ++i) {
-    auto recorded = backend->record(recording);
+    auto recorded = testing::record(*backend, recording);
     ASSERT_TRUE(recorded);
     auto completion = std::make_unique<Completion>();
     ASSERT_TRUE(backend->submit(**recorded, {}, *completion));
@@ -477,9 +481,9 @@ TEST(CpuRecord, OutlivesTheRecordingAndKeepsWhatItUses) {
   const std::weak_ptr<int> watch = kept;
   std::unique_ptr<Recorded> recorded;
   {
-    Recording recording = make_recording(program, *memory, ExecutionModel::edges);
+    OrderedRecording recording = make_recording(program, *memory, OrderKind::edges);
     recording.keep_alive = std::move(kept);
-    recorded = backend->record(recording).value();
+    recorded = testing::record(*backend, recording).value();
     for (RecordedLaunch& l : recording.launches) l.params.fill(std::byte{0xff});
   }
   EXPECT_FALSE(watch.expired());
@@ -494,15 +498,15 @@ TEST(CpuRecord, OutlivesTheRecordingAndKeepsWhatItUses) {
 TEST(CpuRecord, EmptyListsFencesAndLaunchesWithoutTiles) {
   for (const std::uint32_t threads : {1u, 2u}) {
     const auto backend = open(threads);
-    Recording empty;
-    auto nothing = backend->record(empty);
+    OrderedRecording empty;
+    auto nothing = testing::record(*backend, empty);
     ASSERT_TRUE(nothing);
     run(*backend, **nothing);
 
     Log log;
     const Memory step(*backend, 8);
-    const KernelRow append{.name = "append", .cpu = append_kernel, .user = &log};
-    Recording r = append_recording(append, *step);
+    const KernelRow append{.name = "append", .code = append_kernel, .user = &log};
+    OrderedRecording r = append_recording(append, *step);
     r.launches.insert(r.launches.begin(), 1, RecordedLaunch{});       // fence
     r.launches.insert(r.launches.begin() + 1, 1, r.launches.back());  // no tiles
     r.launches[1].launch.tiles = 0;
@@ -510,7 +514,7 @@ TEST(CpuRecord, EmptyListsFencesAndLaunchesWithoutTiles) {
     r.level_offsets = {0, 1, 2, 3, 4};
     r.pred_offsets = {0, 0, 1, 2, 3};
     r.preds = {0, 1, 2};
-    auto recorded = backend->record(r);
+    auto recorded = testing::record(*backend, r);
     ASSERT_TRUE(recorded);
     std::array<Completion, 3> completions;
     ASSERT_TRUE(backend->submit(**nothing, {}, completions[0]));
@@ -526,7 +530,7 @@ TEST(CpuRecord, EmptyListsFencesAndLaunchesWithoutTiles) {
 TEST(CpuRecord, KernelWithoutCpuCodeIsAnError) {
   const auto backend = open(1);
   const KernelRow row{.name = "elsewhere_f32"};
-  auto recorded = backend->record(one_launch(row));
+  auto recorded = testing::record(*backend, one_launch(row));
   ASSERT_FALSE(recorded);
   EXPECT_EQ(recorded.error().code, ErrorCode::kernel_build);
   EXPECT_NE(recorded.error().message.find("elsewhere_f32"), std::string::npos);
@@ -544,11 +548,11 @@ TEST(CpuRecord, KernelsGetTheirArguments) {
                       a.params_as<testing::HashParams>().salt == 99;
     if (good) static_cast<Seen*>(a.user)->good += 1 << (8 * a.tile);
   };
-  const KernelRow row{.name = "check", .cpu = check, .user = &seen};
+  const KernelRow row{.name = "check", .code = check, .user = &seen};
   for (const std::uint32_t threads : {1u, 2u}) {
     const auto backend = open(threads);
     const Memory memory(*backend, 256);
-    Recording r = one_launch(row, 3);
+    OrderedRecording r = one_launch(row, 3);
     RecordedLaunch& l = r.launches[0];
     l.n_views = 2;
     l.views[0] = BoundView{*memory, 0, 16};
@@ -559,7 +563,7 @@ TEST(CpuRecord, KernelsGetTheirArguments) {
     l.grid.grid[1] = 7;
     const testing::HashParams params{99};
     std::memcpy(l.params.data(), &params, sizeof params);
-    auto recorded = backend->record(r);
+    auto recorded = testing::record(*backend, r);
     ASSERT_TRUE(recorded);
     seen.good = 0;
     run(*backend, **recorded);
@@ -572,9 +576,9 @@ TEST(CpuTimes, SpansFollowTheEdges) {
     const auto backend = open(threads);
     const Program program = random_program(21, 60, 10);
     const Memory memory(*backend, 10 * cell_bytes);
-    Recording r = make_recording(program, *memory, ExecutionModel::edges);
+    OrderedRecording r = make_recording(program, *memory, OrderKind::edges);
     r.timed = true;
-    auto recorded = backend->record(r);
+    auto recorded = testing::record(*backend, r);
     ASSERT_TRUE(recorded);
     for (int replay = 0; replay < 3; ++replay) {
       Completion completion;
@@ -595,8 +599,8 @@ TEST(CpuTimes, SpansFollowTheEdges) {
 
 TEST(CpuTimes, UntimedRecordingsHaveNone) {
   const auto backend = open(1);
-  const KernelRow nothing{.name = "nothing", .cpu = [](const KernelArgs&) noexcept {}};
-  auto recorded = backend->record(one_launch(nothing));
+  const KernelRow nothing{.name = "nothing", .code = [](const KernelArgs&) noexcept {}};
+  auto recorded = testing::record(*backend, one_launch(nothing));
   ASSERT_TRUE(recorded);
   run(*backend, **recorded);
   std::array<TimeSpan, 1> spans;
@@ -605,14 +609,38 @@ TEST(CpuTimes, UntimedRecordingsHaveNone) {
   EXPECT_EQ(status.error().code, ErrorCode::invalid_state);
 }
 
+TEST(CpuOptions, AreTakenFromAmongThoseOfOthers) {
+  const std::uint32_t all = cpu_features();
+  const std::uint32_t base = *cpu_path_features("base");
+  const auto backend =
+      make_cpu_backend({.backend = {CudaOptions{}, CpuOptions{.threads = 3, .features = base}}});
+  EXPECT_EQ(backend->info().compute_units, 3u);
+  EXPECT_TRUE(feature_names(backend->info()).empty());
+  const auto plain = make_cpu_backend({.backend = {CudaOptions{}}});
+  EXPECT_EQ(plain->info().compute_units, os::core_count());
+  EXPECT_EQ(plain->info().features, all);
+}
+
+TEST(CpuOptions, FeaturesHaveNamesAndPaths) {
+  DeviceInfo info;
+  info.features = cpu_path_features("avx512").value();
+  EXPECT_EQ(feature_names(info), (std::vector<std::string>{"avx2", "avx512_vnni", "f16"}));
+  for (const CpuPath& path : cpu_paths()) {
+    EXPECT_EQ(cpu_path_features(path.name), path.features);
+    EXPECT_STREQ(best_cpu_path(path.features).name, path.name);
+  }
+  EXPECT_EQ(cpu_path_features("best"), ~0u);
+  EXPECT_EQ(cpu_path_features("fast"), std::nullopt);
+  EXPECT_STREQ(best_cpu_path(feature_bits(Feature::f16, Feature::clusters)).name, "base");
+}
+
 TEST(CpuOptions, PinnedWorkersGiveTheSameBytes) {
   DeviceOptions options;
-  options.threads = 2;
-  options.pin_threads = true;
+  options.backend = {CpuOptions{.threads = 2, .pin_threads = true}};
   const auto backend = make_cpu_backend(options);
   const Program program = random_program(4, 100, 12);
   const Memory memory(*backend, 12 * cell_bytes);
-  auto recorded = backend->record(make_recording(program, *memory, ExecutionModel::edges));
+  auto recorded = testing::record(*backend, make_recording(program, *memory, OrderKind::edges));
   ASSERT_TRUE(recorded);
   run(*backend, **recorded);
   std::vector<std::uint64_t> expected(12 * cell_words, 0);

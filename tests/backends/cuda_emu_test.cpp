@@ -6,12 +6,17 @@
 #include <random>
 #include <vector>
 
+// The language of the kernel headers below.
+// clang-format off
+#include "support/cuda_emu/kernel.h"
+// clang-format on
+
 #include "backends/cuda/cuda.h"
-#include "backends/cuda_emu/backend.h"
-#include "backends/cuda_emu/kernel.h"
+#include "graph/validate.h"
 #include "onepass/ops.h"
 #include "ops/shared/cuda.cuh"
 #include "ops/shared/cuda_ptx.cuh"
+#include "support/cuda_emu/backend.h"
 
 namespace onepass {
 namespace {
@@ -357,13 +362,82 @@ TEST(CudaEmu, EveryRowHasItsKernels) {
   for (const cuda::KernelImage& image : cuda::kernel_images()) {
     for (const KernelRow& row : image.rows) {
       ++rows;
-      EXPECT_NE(dlsym(RTLD_DEFAULT, row.symbol), nullptr) << row.symbol;
-      for (const char* variant : row.variants) {
+      const auto* code = std::get_if<CudaSymbol>(&row.code);
+      ASSERT_NE(code, nullptr) << row.name;
+      EXPECT_NE(dlsym(RTLD_DEFAULT, code->symbol), nullptr) << code->symbol;
+      for (const char* variant : code->variants) {
         EXPECT_NE(dlsym(RTLD_DEFAULT, variant), nullptr) << variant;
       }
     }
   }
   EXPECT_GT(rows, 0u);
+}
+
+// Three launches over floats: 0 writes x, 1 doubles x, which it reads before it waits, 2 adds one.
+extern "C" void emu_test_write(CudaArgs args) {
+  ops::pdl_wait();
+  args.ptr<float>(0)[threadIdx.x] = 7.0f;
+}
+extern "C" void emu_test_double_early(CudaArgs args) {
+  const float x = args.ptr<float>(0)[threadIdx.x];
+  ops::pdl_wait();
+  args.ptr<float>(1)[threadIdx.x] = 2.0f * x;
+}
+extern "C" void emu_test_add_one(CudaArgs args) {
+  ops::pdl_wait();
+  args.ptr<float>(1)[threadIdx.x] = args.ptr<float>(0)[threadIdx.x] + 1.0f;
+}
+
+TEST(CudaEmu, LaunchesStartAsEarlyAsTheOrderAllows) {
+  const KernelRow writes{
+      .name = "writes", .code = CudaSymbol{"emu_test_write"}, .start = {.waits_first = true}};
+  const KernelRow doubles{.name = "doubles",
+                          .code = CudaSymbol{"emu_test_double_early"},
+                          .start = {.waits_first = true, .reads_early = 1}};
+  const KernelRow adds{
+      .name = "adds", .code = CudaSymbol{"emu_test_add_one"}, .start = {.waits_first = true}};
+  const auto backend = emu::make_cuda_emulator();
+  const Allocation memory = backend->allocate(3 * 128, MemoryKind::device, true).value();
+  Recording r;
+  r.replayed = true;
+  r.range_offsets = {0};
+  const auto add = [&](const KernelRow& row, std::vector<std::uint64_t> cells) {
+    RecordedLaunch& l = r.launches.emplace_back();
+    l.kernel = &row;
+    l.index = l.level = static_cast<std::uint32_t>(r.launches.size() - 1);
+    l.launch.group = {32, 1, 1};
+    for (const std::uint64_t cell : cells) {
+      l.views[l.n_views++] = BoundView{memory, 128 * cell, 128};
+      const bool write = l.n_views == cells.size();
+      r.ranges.push_back({1, 128 * cell, 128 * cell + 128, write,
+                          (row.start.reads_early >> (l.n_views - 1u) & 1) != 0});
+    }
+    r.range_offsets.push_back(static_cast<std::uint32_t>(r.ranges.size()));
+  };
+  add(writes, {0});
+  add(doubles, {0, 1});
+  add(adds, {1, 2});
+  const auto run = [&](bool first, bool second) {
+    Order order;
+    order.kind = OrderKind::edges;
+    order.edge_offsets = {0, 0, 1, 2};
+    order.edges = {{0, first}, {1, second}};
+    EXPECT_EQ(graph::validate(r, order).has_value(), !first);
+    const auto recorded = backend->record(r, order).value();
+    const std::vector<std::byte> zero(3 * 128);
+    EXPECT_TRUE(backend->write(memory, 0, zero));
+    Completion completion;
+    EXPECT_TRUE(backend->submit(*recorded, {}, completion));
+    EXPECT_FALSE(completion.failed) << completion.text;
+    std::vector<float> out(32);
+    EXPECT_TRUE(backend->read(memory, 256, std::as_writable_bytes(std::span(out))));
+    return out[5];
+  };
+  EXPECT_EQ(run(false, false), 15.0f);
+  EXPECT_EQ(run(false, true), 15.0f);
+  EXPECT_EQ(run(true, true), 1.0f) << "launch 1 read what was there before launch 0";
+  EXPECT_EQ(run(true, false), 1.0f);
+  backend->release(memory);
 }
 
 TEST(CudaEmu, APassRunsOnMemoryOfItsOwn) {

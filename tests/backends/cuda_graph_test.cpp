@@ -13,17 +13,13 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/recording.h"
 #include "backends/fake_cuda_driver.h"
-#include "backends/recordings.h"
 #include "core/device_state.h"
 #include "core/free_memory.h"
 #include "onepass/ops.h"
-#include "ops/elementwise/kernels.h"
-#include "ops/elementwise/params.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
-#include "ops/norm/kernels.h"
-#include "ops/norm/params.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
@@ -31,11 +27,12 @@ namespace {
 using testing::FakeDriver;
 using testing::FakeGraph;
 using testing::FakeNode;
+using testing::OrderedRecording;
 using Edges = std::set<std::pair<std::size_t, std::size_t>>;
 
 constexpr std::array<KernelRow, 2> test_rows{
-    KernelRow{.name = "hash", .symbol = "hash"},
-    KernelRow{.name = "other", .symbol = "other"},
+    KernelRow{.name = "hash", .code = CudaSymbol{"hash"}},
+    KernelRow{.name = "other", .code = CudaSymbol{"other"}},
 };
 const char some_image[] = "image", other_image[] = "image";
 const std::array<cuda::KernelImage, 2> test_images{
@@ -74,8 +71,8 @@ class CudaGraph : public ::testing::Test {
     backend->release(memory);
     backend.reset();
   }
-  std::unique_ptr<Recorded> record(const Recording& recording) {
-    auto recorded = backend->record(recording);
+  std::unique_ptr<Recorded> record(const OrderedRecording& recording) {
+    auto recorded = testing::record(*backend, recording);
     EXPECT_TRUE(recorded) << recorded.error().to_string();
     return recorded ? std::move(*recorded) : nullptr;
   }
@@ -95,7 +92,7 @@ bool reaches(const FakeGraph& graph, std::size_t from, std::size_t to) {
   return seen[to];
 }
 
-Edges edges_of(const Recording& r) {
+Edges edges_of(const OrderedRecording& r) {
   Edges edges;
   for (std::uint32_t i = 0; i < r.launches.size(); ++i) {
     for (std::uint32_t p = r.pred_offsets[i]; p < r.pred_offsets[i + 1]; ++p) {
@@ -108,8 +105,8 @@ Edges edges_of(const Recording& r) {
 TEST_F(CudaGraph, NodesAndEdgesAreTheRecordings) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const auto program = testing::random_program(seed, 60, 16, 0.1);
-    const Recording recording =
-        testing::make_recording(program, memory, ExecutionModel::edges, test_rows[0]);
+    const OrderedRecording recording =
+        testing::make_recording(program, memory, OrderKind::edges, test_rows[0]);
     const auto recorded = record(recording);
     ASSERT_TRUE(recorded);
     const FakeGraph& graph = fake().instantiated.back();
@@ -134,8 +131,8 @@ TEST_F(CudaGraph, NodesAndEdgesAreTheRecordings) {
 }
 
 TEST_F(CudaGraph, RepeatedPredecessorsBecomeOneEdge) {
-  Recording r = testing::make_recording(testing::chain_program(2, 1), memory, ExecutionModel::edges,
-                                        test_rows[0]);
+  OrderedRecording r =
+      testing::make_recording(testing::chain_program(2, 1), memory, OrderKind::edges, test_rows[0]);
   r.preds = {0, 0};
   r.pred_offsets = {0, 0, 2};
   const auto recorded = record(r);
@@ -146,15 +143,15 @@ TEST_F(CudaGraph, RepeatedPredecessorsBecomeOneEdge) {
 TEST_F(CudaGraph, LevelsBecomePathsFromEveryLaunchToTheNextLevel) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const auto program = testing::random_program(seed, 40, 24, 0.05);
-    const Recording recording =
-        testing::make_recording(program, memory, ExecutionModel::levels, test_rows[0]);
+    const OrderedRecording recording =
+        testing::make_recording(program, memory, OrderKind::levels, test_rows[0]);
     ASSERT_GT(recording.n_levels(), 1u);
     const auto recorded = record(recording);
     ASSERT_TRUE(recorded);
     const FakeGraph& graph = fake().instantiated.back();
 
     // Launch i is node[i]; joins are what cuda::graph_shape says has no launch.
-    const cuda::GraphShape shape = cuda::graph_shape(recording);
+    const cuda::GraphShape shape = cuda::graph_shape(recording, recording.order());
     std::vector<std::size_t> node(recording.launches.size());
     std::size_t joins = 0;
     for (std::size_t n = 0; n < shape.nodes.size(); ++n) {
@@ -182,8 +179,8 @@ TEST_F(CudaGraph, LevelsBecomePathsFromEveryLaunchToTheNextLevel) {
 }
 
 TEST_F(CudaGraph, EmptyLevelsSeparateNothing) {
-  Recording r = testing::make_recording(testing::chain_program(3, 1), memory,
-                                        ExecutionModel::levels, test_rows[0]);
+  OrderedRecording r = testing::make_recording(testing::chain_program(3, 1), memory,
+                                               OrderKind::levels, test_rows[0]);
   r.level_offsets = {0, 1, 1, 2, 3, 3};
   const auto recorded = record(r);
   EXPECT_EQ(fake().instantiated.back().edges, (Edges{{0, 1}, {1, 2}}));
@@ -191,8 +188,8 @@ TEST_F(CudaGraph, EmptyLevelsSeparateNothing) {
 
 TEST_F(CudaGraph, SerialIsAChain) {
   const auto program = testing::random_program(3, 30, 30, 0.1);
-  Recording recording =
-      testing::make_recording(program, memory, ExecutionModel::edges, test_rows[0]);
+  OrderedRecording recording =
+      testing::make_recording(program, memory, OrderKind::edges, test_rows[0]);
   recording.serial = true;
   const auto recorded = record(recording);
   Edges chain;
@@ -201,7 +198,7 @@ TEST_F(CudaGraph, SerialIsAChain) {
 }
 
 TEST_F(CudaGraph, LaunchesKeepTheirSizes) {
-  Recording r = testing::one_launch(test_rows[0]);
+  OrderedRecording r = testing::one_launch(test_rows[0]);
   r.launches[0].launch.grid = {7, 5, 3};
   r.launches[0].launch.group = {64, 2, 1};
   r.launches[0].launch.shared_bytes = 100 << 10;
@@ -222,8 +219,8 @@ TEST_F(CudaGraph, LaunchesKeepTheirSizes) {
 }
 
 TEST_F(CudaGraph, WhatRunsOnceIsLaunchedInOrderWithoutAGraph) {
-  Recording r = testing::make_recording(testing::random_program(4, 20, 8, 0.2), memory,
-                                        ExecutionModel::levels, test_rows[0]);
+  OrderedRecording r = testing::make_recording(testing::random_program(4, 20, 8, 0.2), memory,
+                                               OrderKind::levels, test_rows[0]);
   r.replayed = false;
   const auto recorded = record(r);
   Completion completion;
@@ -246,8 +243,8 @@ TEST_F(CudaGraph, WhatRunsOnceIsLaunchedInOrderWithoutAGraph) {
 
 TEST_F(CudaGraph, AVariantIsAnotherEntryPointAndValuesReachTheKernel) {
   static constexpr const char* variants[] = {"other", "hash"};
-  const KernelRow row{.name = "hash", .symbol = "hash", .variants = variants};
-  Recording r = testing::one_launch(row);
+  const KernelRow row{.name = "hash", .code = CudaSymbol{"hash", variants}};
+  OrderedRecording r = testing::one_launch(row);
   r.launches[0].launch.variant = 1;
   r.launches[0].launch.n_spec = 2;
   r.launches[0].launch.spec[0] = {3, 17};
@@ -259,14 +256,14 @@ TEST_F(CudaGraph, AVariantIsAnotherEntryPointAndValuesReachTheKernel) {
   EXPECT_EQ(node.args.values[0], 0xffffffffu);
   EXPECT_EQ(node.args.values[1], 0u);
   r.launches[0].launch.variant = 3;
-  const auto missing = backend->record(r);
+  const auto missing = testing::record(*backend, r);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kernel_build);
 }
 
 TEST_F(CudaGraph, ALaunchWithoutGroupsRunsNothingAndKeepsItsPlace) {
-  Recording r = testing::make_recording(testing::chain_program(3, 1), memory, ExecutionModel::edges,
-                                        test_rows[0]);
+  OrderedRecording r =
+      testing::make_recording(testing::chain_program(3, 1), memory, OrderKind::edges, test_rows[0]);
   r.launches[1].launch.grid = {4, 0, 1};
   const auto recorded = record(r);
   const FakeGraph& graph = fake().instantiated.back();
@@ -277,13 +274,13 @@ TEST_F(CudaGraph, ALaunchWithoutGroupsRunsNothingAndKeepsItsPlace) {
 
 TEST_F(CudaGraph, TimedKernelsStandBetweenTheirEvents) {
   const auto program = testing::random_program(5, 30, 12, 0.1);
-  Recording recording =
-      testing::make_recording(program, memory, ExecutionModel::edges, test_rows[0]);
+  OrderedRecording recording =
+      testing::make_recording(program, memory, OrderKind::edges, test_rows[0]);
   recording.timed = true;
   auto recorded = record(recording);
   ASSERT_TRUE(recorded);
   const FakeGraph& graph = fake().instantiated.back();
-  const cuda::GraphShape shape = cuda::graph_shape(recording);
+  const cuda::GraphShape shape = cuda::graph_shape(recording, recording.order());
   std::vector<std::size_t> first(program.size()), last(program.size());
   Edges expected;
   for (std::size_t n = 0; n < shape.nodes.size(); ++n) {
@@ -322,7 +319,7 @@ TEST_F(CudaGraph, TimedKernelsStandBetweenTheirEvents) {
 }
 
 TEST_F(CudaGraph, AnEmptyRecordingCompletes) {
-  Recording r;
+  OrderedRecording r;
   r.level_offsets = {0};
   r.pred_offsets = {0};
   auto recorded = record(r);
@@ -336,7 +333,7 @@ TEST_F(CudaGraph, AnEmptyRecordingCompletes) {
 
 TEST_F(CudaGraph, StepBytesArriveBeforeTheGraphFromSlotsOfTheirOwn) {
   open({.command_buffers = 8});
-  Recording r = testing::one_launch(test_rows[0]);
+  OrderedRecording r = testing::one_launch(test_rows[0]);
   r.step = BoundView{memory, 512, 48};
   const auto recorded = record(r);
   fake().hold();
@@ -361,8 +358,8 @@ TEST_F(CudaGraph, StepBytesArriveBeforeTheGraphFromSlotsOfTheirOwn) {
 }
 
 TEST_F(CudaGraph, SubmittingAllocatesNothing) {
-  Recording r = testing::make_recording(testing::chain_program(4, 1), memory, ExecutionModel::edges,
-                                        test_rows[0]);
+  OrderedRecording r =
+      testing::make_recording(testing::chain_program(4, 1), memory, OrderKind::edges, test_rows[0]);
   r.step = BoundView{memory, 0, 48};
   const auto recorded = record(r);
   const std::size_t before = fake().live();
@@ -378,7 +375,7 @@ TEST_F(CudaGraph, SubmittingAllocatesNothing) {
 }
 
 TEST_F(CudaGraph, QueuedPassesAreOneLaunchBetweenTwoEventsEach) {
-  Recording r = testing::one_launch(test_rows[0]);
+  OrderedRecording r = testing::one_launch(test_rows[0]);
   r.step = BoundView{memory, 0, 48};
   const auto recorded = record(r);
   fake().hold();
@@ -475,7 +472,7 @@ TEST_F(CudaGraph, EveryFunctionSaysThatTheContextIsGone) {
   EXPECT_TRUE(is_lost(backend->write(memory, 0, bytes)));
   EXPECT_TRUE(is_lost(backend->read(memory, 0, bytes)));
   EXPECT_TRUE(is_lost(backend->map(*upload)));
-  EXPECT_TRUE(is_lost(backend->record(testing::one_launch(test_rows[0]))));
+  EXPECT_TRUE(is_lost(testing::record(*backend, testing::one_launch(test_rows[0]))));
   EXPECT_TRUE(is_lost(backend->submit(*recorded, {}, third)));
   EXPECT_FALSE(third.done);
   EXPECT_TRUE(backend->poll(first));
@@ -487,9 +484,9 @@ TEST_F(CudaGraph, EveryFunctionSaysThatTheContextIsGone) {
 
 TEST_F(CudaGraph, KernelsWithoutCodeAreNamed) {
   const KernelRow no_symbol{.name = "host_only"};
-  const KernelRow unknown{.name = "elsewhere", .symbol = "elsewhere"};
+  const KernelRow unknown{.name = "elsewhere", .code = CudaSymbol{"elsewhere"}};
   for (const KernelRow* row : {&no_symbol, &unknown}) {
-    const auto recorded = backend->record(testing::one_launch(*row));
+    const auto recorded = testing::record(*backend, testing::one_launch(*row));
     ASSERT_FALSE(recorded);
     EXPECT_EQ(recorded.error().code, ErrorCode::kernel_build);
     EXPECT_THAT(recorded.error().message, ::testing::HasSubstr(row->name));
@@ -561,7 +558,7 @@ TEST(CudaDriver, ListSaysWhyThereIsNoDevice) {
     }
   }
   if (!listings[0].available) {
-    const auto opened = Device::open("cuda:0");
+    const auto opened = open_cuda(0, {});
     ASSERT_FALSE(opened);
     EXPECT_EQ(opened.error().code, ErrorCode::not_found);
     EXPECT_EQ(opened.error().message, listings[0].reason);
@@ -584,21 +581,22 @@ Status use_device(const cuda::Driver& driver) {
   ONEPASS_TRY(backend->write(device.memory, 0, bytes));
   ONEPASS_TRY(backend->read(device.memory, 0, bytes));
 
-  Recording recording = testing::make_recording(testing::random_program(9, 12, 16, 0.2),
-                                                device.memory, ExecutionModel::edges, test_rows[0]);
+  OrderedRecording recording = testing::make_recording(
+      testing::random_program(9, 12, 16, 0.2), device.memory, OrderKind::edges, test_rows[0]);
   recording.timed = true;
   recording.step = BoundView{device.memory, 0, 64};
   for (RecordedLaunch& l : recording.launches) l.launch.shared_bytes = 64 << 10;
   {
-    Recording once = testing::one_launch(test_rows[0]);
+    OrderedRecording once = testing::make_recording(testing::random_program(9, 12, 16, 0.2),
+                                                    device.memory, OrderKind::levels, test_rows[0]);
     once.replayed = false;
-    ONEPASS_ASSIGN(const std::unique_ptr<Recorded> direct, backend->record(once));
+    ONEPASS_ASSIGN(const std::unique_ptr<Recorded> direct, testing::record(*backend, once));
     Completion completion;
     ONEPASS_TRY(backend->submit(*direct, {}, completion));
     backend->wait(completion);
     if (completion.failed) return fail(completion.code, completion.text);
   }
-  ONEPASS_ASSIGN(const std::unique_ptr<Recorded> recorded, backend->record(recording));
+  ONEPASS_ASSIGN(const std::unique_ptr<Recorded> recorded, testing::record(*backend, recording));
   std::array<Completion, 4> completions;
   std::size_t submitted = 0;
   Status status;
@@ -660,6 +658,7 @@ TEST(CudaFailures, EveryFailedCallIsATypedErrorAndLeaksNothing) {
     for (const char* call : {"cuDeviceGetCount",
                              "cuDevicePrimaryCtxRetain",
                              "cuStreamCreate",
+                             "cuStreamWaitEvent",
                              "cuEventCreate",
                              "cuMemAlloc",
                              "cuMemHostAlloc",
@@ -732,66 +731,6 @@ TEST(CudaSession, OpsBecomeTheirKernelsWithTheirEdges) {
     EXPECT_EQ(params.k, 64u);
   }
   EXPECT_EQ(fake.live(), 0u);
-}
-
-// Launch arithmetic, without a device.
-
-Dispatch with_views(Op op, DType format, std::initializer_list<std::uint64_t> bytes) {
-  Dispatch d = make_dispatch(op, format);
-  for (const std::uint64_t n : bytes) d.bind(View{{1, 1}, 0, n});
-  return d;
-}
-
-TEST(CudaLaunch, MatmulCoversEveryColumnWithinTheGridsLimits) {
-  struct Sizes {
-    std::uint32_t m, n, k;
-  };
-  for (const auto [m, n, k] :
-       {Sizes{1, 1, 32}, Sizes{1, 4097, 64}, Sizes{5, 128256, 4096}, Sizes{1000000, 3, 32}}) {
-    Dispatch d = with_views(
-        Op::matmul, DType::q8_0,
-        {std::uint64_t{4} * m * k, std::uint64_t{n} * k / 32 * 34, std::uint64_t{4} * m * n});
-    d.set_params(ops::MatmulParams{m, n, k});
-    Launch launch;
-    ASSERT_TRUE(ops::launch_matmul_cuda(DeviceInfo{}, d, launch));
-    EXPECT_GE(std::uint64_t{launch.grid[0]} * ops::any_columns, n);
-    EXPECT_LT(std::uint64_t{launch.grid[0] - 1} * ops::any_columns, n);
-    EXPECT_GE(launch.grid[1], 1u);
-    EXPECT_LE(launch.grid[1], 65535u);
-    EXPECT_EQ(launch.group[0] % 32, 0u);
-    EXPECT_GT(launch.bytes_moved, std::uint64_t{n} * k);
-  }
-}
-
-TEST(CudaLaunch, NormHasWholeWarpsForEveryRow) {
-  for (const std::uint32_t dim : {1u, 129u, 4096u, 100000u}) {
-    Dispatch d =
-        with_views(Op::rms_norm, DType::f32,
-                   {std::uint64_t{12} * dim, std::uint64_t{4} * dim, std::uint64_t{12} * dim});
-    d.set_params(ops::RmsNormParams{3, dim, 1e-5f, 1});
-    Launch launch;
-    ASSERT_TRUE(ops::launch_norm_cuda(DeviceInfo{}, d, launch));
-    EXPECT_EQ(launch.grid[0], dim <= ops::norm_warp_dim ? 1u : 3u);
-    EXPECT_EQ(launch.group[0] % 32, 0u);
-    EXPECT_LE(launch.group[0], 1024u);
-    EXPECT_GE(launch.group[0], dim <= ops::norm_warp_dim ? 96u : std::min(1024u, dim / 8));
-  }
-}
-
-TEST(CudaLaunch, ElementwiseCoversEveryElementWithinTheGridsLimits) {
-  for (const std::uint64_t n : {std::uint64_t{1}, std::uint64_t{1025}, std::uint64_t{1} << 42}) {
-    Dispatch d = with_views(Op::add, DType::f32, {4 * n, 4 * n, 4 * n});
-    d.set_params(ops::ElementwiseParams{static_cast<std::uint32_t>(n),
-                                        static_cast<std::uint32_t>(n >> 32), 0.0f, 0});
-    Launch launch;
-    ASSERT_TRUE(ops::launch_elementwise_cuda(DeviceInfo{}, d, launch));
-    EXPECT_LE(launch.grid[0], 0x7fffffffu);
-    const std::uint64_t covered = std::uint64_t{4} * launch.grid[0] * launch.group[0];
-    EXPECT_TRUE(covered >= n || launch.grid[0] == 0x7fffffffu);
-    Dispatch short_view = with_views(Op::add, DType::f32, {4 * n, 4 * n, 4 * n - 4});
-    short_view.params = d.params;
-    EXPECT_FALSE(ops::launch_elementwise_cuda(DeviceInfo{}, short_view, launch));
-  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/memory.h"
 #include "backends/fake_cuda_driver.h"
-#include "backends/recordings.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
@@ -187,6 +187,38 @@ TEST_F(CudaCopies, BuffersComeAndGoWithoutTheDriver) {
     backend->release(*b);
   }
   EXPECT_LE(fake().allocations, before + 1);
+}
+
+TEST(CudaHandles, OfASubmissionIsTheEventOfItsEnd) {
+  FakeDriver& fake = FakeDriver::get();
+  fake.reset();
+  const cuda::Driver driver = FakeDriver::table();
+  {
+    auto backend = cuda::open_device(driver, {}, 0, {.command_buffers = 2}).value();
+    EXPECT_NE(backend->native_stream(), nullptr);
+    testing::OrderedRecording fence;
+    fence.launches.resize(1);
+    fence.set_levels({0});
+    fence.set_preds({{}});
+    const auto recorded = testing::record(*backend, fence).value();
+    std::array<Completion, 4> done;
+    EXPECT_EQ(backend->native_submission(done[0]), nullptr);
+    for (Completion& c : std::span(done).first(3)) {
+      ASSERT_TRUE(backend->submit(*recorded, {}, c));
+      const auto end = static_cast<CUevent>(backend->native_submission(c));
+      ASSERT_TRUE(fake.events.contains(end));
+      for (const auto& [event, place] : fake.events) EXPECT_LE(place, fake.events[end]);
+    }
+    EXPECT_NE(backend->native_submission(done[0]), nullptr);
+    EXPECT_NE(backend->native_submission(done[0]), backend->native_submission(done[2]));
+    // The next one takes the event of the first.
+    ASSERT_TRUE(backend->submit(*recorded, {}, done[3]));
+    EXPECT_EQ(backend->native_submission(done[0]), nullptr);
+    EXPECT_NE(backend->native_submission(done[3]), nullptr);
+    for (Completion& c : done) backend->wait(c);
+  }
+  EXPECT_EQ(fake.live(), 0u);
+  fake.reset();
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ extern "C" int (*InitializeInjectionNvtx2_fnptr)(FindTable);
 
 #include "backends/cuda/cuda.h"
 #include "backends/fake_cuda_driver.h"
-#include "backends/recordings.h"
+#include "support/recordings.h"
 
 namespace {
 
@@ -61,9 +61,11 @@ int (*InitializeInjectionNvtx2_fnptr)(FindTable) = listen;
 namespace onepass {
 namespace {
 
+using testing::OrderedRecording;
+
 using ::testing::ElementsAre;
 
-constexpr std::array<KernelRow, 1> rows{KernelRow{.name = "hash", .symbol = "hash"}};
+constexpr std::array<KernelRow, 1> rows{KernelRow{.name = "hash", .code = CudaSymbol{"hash"}}};
 const char image[] = "image";
 const std::array<cuda::KernelImage, 1> images{cuda::KernelImage{std::span(rows), image}};
 
@@ -76,13 +78,13 @@ TEST(CudaNvtx, LaunchesAndPassesAreRanges) {
   const std::unique_ptr<Backend> backend = std::move(*opened);
   const Allocation memory =
       backend->allocate(8 * testing::cell_bytes, MemoryKind::device, true).value();
-  Recording recording = testing::make_recording(testing::random_program(1, 2, 8, 0.0), memory,
-                                                ExecutionModel::edges, rows[0]);
+  OrderedRecording recording = testing::make_recording(testing::random_program(1, 2, 8, 0.0),
+                                                       memory, OrderKind::edges, rows[0]);
   recording.launches[1].label = "second";
   for (const bool replayed : {false, true}) {
     recording.replayed = replayed;
     heard.clear();
-    const auto recorded = backend->record(recording);
+    const auto recorded = testing::record(*backend, recording);
     ASSERT_TRUE(recorded) << recorded.error().to_string();
     Completion completion;
     ASSERT_TRUE(backend->submit(**recorded, {}, completion));
@@ -93,6 +95,35 @@ TEST(CudaNvtx, LaunchesAndPassesAreRanges) {
       EXPECT_THAT(heard, ElementsAre("+hash", "-", "+second", "-"));
     }
   }
+  backend->release(memory);
+}
+
+TEST(CudaNvtx, NestedGroupsAreRangesAroundTheirLaunches) {
+  static const cuda::Driver driver = testing::FakeDriver::table();
+  testing::FakeDriver::get().reset();
+  auto opened = cuda::open_device(driver, images, 0, {});
+  ASSERT_TRUE(opened) << opened.error().to_string();
+  const std::unique_ptr<Backend> backend = std::move(*opened);
+  const Allocation memory =
+      backend->allocate(8 * testing::cell_bytes, MemoryKind::device, true).value();
+  OrderedRecording recording =
+      testing::make_recording(testing::chain_program(6, 1), memory, OrderKind::in_order, rows[0]);
+  recording.replayed = false;
+  const char* groups[] = {nullptr,       "layer 0/attention", "layer 0/attention",
+                          "layer 0/mlp", "layer 01/mlp",      "head"};
+  for (std::size_t i = 0; i < 6; ++i) recording.launches[i].group = groups[i];
+  const auto recorded = testing::record(*backend, recording);
+  ASSERT_TRUE(recorded) << recorded.error().to_string();
+  heard.clear();
+  Completion completion;
+  ASSERT_TRUE(backend->submit(**recorded, {}, completion));
+  backend->wait(completion);
+  EXPECT_THAT(heard, ElementsAre("+hash", "-",                                 //
+                                 "+layer 0", "+attention", "+hash", "-",       //
+                                 "+hash", "-",                                 //
+                                 "-", "+mlp", "+hash", "-",                    //
+                                 "-", "-", "+layer 01", "+mlp", "+hash", "-",  //
+                                 "-", "-", "+head", "+hash", "-", "-"));
   backend->release(memory);
 }
 

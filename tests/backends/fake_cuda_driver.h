@@ -1,5 +1,5 @@
 // A CUDA driver that runs nothing and remembers everything: objects alive, graphs with their nodes
-// and edges, and the order of work on the stream. Any call can be made to fail.
+// and edges, and the order of work on the streams. Any call can be made to fail.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include "backends/cuda/args.h"
 #include "backends/cuda/driver.h"
+#include "onepass/cuda_kernel.h"
 
 namespace onepass::testing {
 
@@ -23,7 +24,14 @@ struct FakeNode {
   std::string function;
   CUDA_KERNEL_NODE_PARAMS params{};
   CudaArgs args{};
+  CudaKernelArgs callers_args{};  // of kernels from images that callers gave
   CUevent event = nullptr;
+};
+// What streams are ordered by. Kernels are those launched without a graph.
+struct FakeStreamOp {
+  enum class Kind { kernel, record, wait } kind = Kind::kernel;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;  // of record and wait
 };
 struct FakeGraph {
   std::vector<FakeNode> nodes;
@@ -82,11 +90,15 @@ class FakeDriver {
   std::map<CUgraphExec, FakeGraph> execs;
   std::vector<FakeGraph> instantiated, launched;
   std::vector<FakeNode> direct;  // launched without a graph
+  std::vector<FakeStreamOp> stream_ops;
   std::vector<std::string> stream_work;
   std::vector<const void*> copy_sources;
   int contexts = 0, streams = 0, modules = 0, current = 0;
-  std::size_t loads = 0;  // cuModuleLoadData
-  int shared_limit = 0;   // by cuFuncSetAttribute
+  std::size_t loads = 0;            // cuModuleLoadData
+  int shared_limit = 0;             // by cuFuncSetAttribute
+  std::vector<std::string> images;  // text given to cuModuleLoadDataEx
+  std::string compiler_log;         // not empty: cuModuleLoadDataEx fails and says this
+  std::vector<std::size_t> parameters{sizeof(CudaKernelArgs)};  // of callers' kernels
 
   static cuda::Driver table();
 
@@ -120,6 +132,8 @@ class FakeDriver {
   std::uint64_t queued_ = 0, completed_ = 0;
   bool holding_ = false;
   std::map<CUfunction, std::string> functions_;
+  std::set<CUmodule> callers_modules_;
+  std::set<CUfunction> callers_functions_;
 };
 
 struct FakeCalls {
@@ -214,6 +228,11 @@ struct FakeCalls {
     --f().streams;
     return CUDA_SUCCESS;
   }
+  static CUresult stream_wait(CUstream stream, CUevent event, unsigned) {
+    ONEPASS_FAKE_MAY_FAIL("cuStreamWaitEvent");
+    f().stream_ops.push_back({FakeStreamOp::Kind::wait, stream, event});
+    return CUDA_SUCCESS;
+  }
   static CUresult stream_sync(CUstream) {
     ++f().syncs;
     f().complete_all();
@@ -229,8 +248,9 @@ struct FakeCalls {
   static CUresult event_destroy(CUevent event) {
     return f().events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   }
-  static CUresult event_record(CUevent event, CUstream) {
+  static CUresult event_record(CUevent event, CUstream stream) {
     ONEPASS_FAKE_MAY_FAIL("cuEventRecord");
+    f().stream_ops.push_back({FakeStreamOp::Kind::record, stream, event});
     f().events.at(event) = f().enqueue("event");
     return CUDA_SUCCESS;
   }
@@ -317,15 +337,52 @@ struct FakeCalls {
     *out = f().make<CUmodule>();
     return CUDA_SUCCESS;
   }
+  static CUresult module_load_ex(CUmodule* out, const void* image, unsigned n,
+                                 CUjit_option* options, void** values) {
+    ONEPASS_FAKE_MAY_FAIL("cuModuleLoadDataEx");
+    if (!f().compiler_log.empty()) {
+      char* log = nullptr;
+      std::size_t size = 0;
+      for (unsigned i = 0; i < n; ++i) {
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER) log = static_cast<char*>(values[i]);
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+          size = reinterpret_cast<std::size_t>(values[i]);
+        }
+      }
+      if (log) std::strncpy(log, f().compiler_log.c_str(), size);
+      return CUDA_ERROR_INVALID_PTX;
+    }
+    ++f().modules;
+    *out = f().make<CUmodule>();
+    f().callers_modules_.insert(*out);
+    f().images.emplace_back(static_cast<const char*>(image));
+    return CUDA_SUCCESS;
+  }
   static CUresult module_unload(CUmodule) {
     --f().modules;
     return CUDA_SUCCESS;
   }
-  static CUresult get_function(CUfunction* out, CUmodule, const char* name) {
+  static CUresult get_function(CUfunction* out, CUmodule module, const char* name) {
     ONEPASS_FAKE_MAY_FAIL("cuModuleGetFunction");
     *out = f().make<CUfunction>();
     f().functions_[*out] = name;
+    if (f().callers_modules_.count(module)) f().callers_functions_.insert(*out);
     return CUDA_SUCCESS;
+  }
+  static CUresult parameter(CUfunction, std::size_t i, std::size_t* offset, std::size_t* bytes) {
+    if (i >= f().parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+    *offset = 0;
+    *bytes = f().parameters[i];
+    return CUDA_SUCCESS;
+  }
+  // The driver copies as many bytes as the kernel has parameters.
+  static void copy_arguments(FakeNode& node, CUfunction function, void** params) {
+    node.function = f().functions_.at(function);
+    if (f().callers_functions_.count(function)) {
+      std::memcpy(&node.callers_args, params[0], sizeof node.callers_args);
+    } else {
+      std::memcpy(&node.args, params[0], sizeof node.args);
+    }
   }
   static CUresult set_attribute(CUfunction, CUfunction_attribute, int value) {
     ONEPASS_FAKE_MAY_FAIL("cuFuncSetAttribute");
@@ -334,12 +391,12 @@ struct FakeCalls {
   }
 
   static CUresult launch_kernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
-                                unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream,
-                                void** params, void**) {
+                                unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                CUstream stream, void** params, void**) {
     ONEPASS_FAKE_MAY_FAIL("cuLaunchKernel");
     FakeNode node;
     node.kind = FakeNode::Kind::kernel;
-    node.function = f().functions_.at(function);
+    copy_arguments(node, function, params);
     node.params.gridDimX = gx;
     node.params.gridDimY = gy;
     node.params.gridDimZ = gz;
@@ -347,8 +404,8 @@ struct FakeCalls {
     node.params.blockDimY = by;
     node.params.blockDimZ = bz;
     node.params.sharedMemBytes = shared;
-    std::memcpy(&node.args, params[0], sizeof node.args);
     f().direct.push_back(std::move(node));
+    f().stream_ops.push_back({FakeStreamOp::Kind::kernel, stream, nullptr});
     f().enqueue("kernel");
     return CUDA_SUCCESS;
   }
@@ -373,9 +430,8 @@ struct FakeCalls {
     ONEPASS_FAKE_MAY_FAIL("cuGraphAddKernelNode");
     FakeNode node;
     node.kind = FakeNode::Kind::kernel;
-    node.function = f().functions_.at(params->func);
+    copy_arguments(node, params->func, params->kernelParams);
     node.params = *params;
-    std::memcpy(&node.args, params->kernelParams[0], sizeof node.args);
     return add_node(out, graph, std::move(node));
   }
   static CUresult add_empty(CUgraphNode* out, CUgraph graph, const CUgraphNode*, std::size_t) {
@@ -455,6 +511,7 @@ inline cuda::Driver FakeDriver::table() {
   d.cuStreamCreate = FakeCalls::stream_create;
   d.cuStreamDestroy = FakeCalls::stream_destroy;
   d.cuStreamSynchronize = FakeCalls::stream_sync;
+  d.cuStreamWaitEvent = FakeCalls::stream_wait;
   d.cuEventCreate = FakeCalls::event_create;
   d.cuEventDestroy = FakeCalls::event_destroy;
   d.cuEventRecord = FakeCalls::event_record;
@@ -471,6 +528,8 @@ inline cuda::Driver FakeDriver::table() {
   d.cuMemcpyDtoHAsync = FakeCalls::copy_out;
   d.cuMemsetD8Async = FakeCalls::memset_d8;
   d.cuModuleLoadData = FakeCalls::module_load;
+  d.cuModuleLoadDataEx = FakeCalls::module_load_ex;
+  d.cuFuncGetParamInfo = FakeCalls::parameter;
   d.cuModuleUnload = FakeCalls::module_unload;
   d.cuModuleGetFunction = FakeCalls::get_function;
   d.cuFuncSetAttribute = FakeCalls::set_attribute;

@@ -1,4 +1,4 @@
-#include "backends/fault/fault.h"
+#include "support/backends/fault.h"
 
 #include <gtest/gtest.h>
 
@@ -11,14 +11,17 @@
 #include <thread>
 #include <vector>
 
-#include "backends/recordings.h"
+#include "onepass/backends/cpu.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
 
+using testing::OrderedRecording;
+
 std::unique_ptr<Backend> cpu(std::uint32_t threads = 1) {
   DeviceOptions options;
-  options.threads = threads;
+  options.backend = {CpuOptions{.threads = threads}};
   return make_cpu_backend(options);
 }
 
@@ -35,12 +38,12 @@ struct Fixture {
   explicit Fixture(FaultOptions options = {}, std::uint32_t threads = 1)
       : fault(cpu(threads), std::move(options)) {
     memory = fault.inner().allocate(8, MemoryKind::device, true).value();
-    Recording r = testing::one_launch(row);
+    OrderedRecording r = testing::one_launch(row);
     r.step = BoundView{memory, 0, 8};
     r.launches[0].n_views = 1;
     r.launches[0].views[0] = r.step;
     recording = r;
-    recorded = fault.inner().record(r).value();
+    recorded = testing::record(fault.inner(), r).value();
   }
   ~Fixture() {
     recorded.reset();
@@ -51,10 +54,10 @@ struct Fixture {
   }
 
   Runs runs;
-  KernelRow row{.name = "append", .cpu = run_kernel, .user = &runs};
+  KernelRow row{.name = "append", .code = run_kernel, .user = &runs};
   FaultBackend fault;
   Allocation memory;
-  Recording recording;
+  OrderedRecording recording;
   std::unique_ptr<Recorded> recorded;
 };
 
@@ -78,7 +81,7 @@ Status call(Fixture& f, BackendCall kind) {
       return p ? Status{} : Status{p.error()};
     }
     case BackendCall::record: {
-      auto r = f.fault.record(f.recording);
+      auto r = testing::record(f.fault, f.recording);
       return r ? Status{} : Status{r.error()};
     }
     case BackendCall::submit:
@@ -254,7 +257,7 @@ TEST(Fault, OpenSubmissionsAreLimited) {
 TEST(Fault, PassesTheRestThrough) {
   Fixture f;
   EXPECT_EQ(f.fault.info().name, "cpu");
-  EXPECT_EQ(f.fault.kernels().data(), f.fault.inner().kernels().data());
+  EXPECT_EQ(f.fault.kernels().lists().data(), f.fault.inner().kernels().lists().data());
   std::array<TimeSpan, 1> spans;
   EXPECT_EQ(f.fault.timestamps(*f.recorded, spans).error().code, ErrorCode::invalid_state);
 }

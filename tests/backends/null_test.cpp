@@ -7,19 +7,20 @@
 #include <thread>
 #include <vector>
 
-#include "backends/recordings.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
 
 using testing::cell_bytes;
 using testing::make_recording;
+using testing::OrderedRecording;
 
 TEST(Null, CountsWhatItWasGiven) {
   NullBackend null;
   const Allocation memory = null.allocate(10 * cell_bytes, MemoryKind::device, true).value();
   const testing::Program program = testing::random_program(1, 50, 10, 0.2);
-  Recording recording = make_recording(program, memory, ExecutionModel::edges);
+  OrderedRecording recording = make_recording(program, memory, OrderKind::edges);
   recording.timed = true;
   NullBackend::Counts expected;
   for (const testing::Step& step : program) {
@@ -33,7 +34,7 @@ TEST(Null, CountsWhatItWasGiven) {
   }
   ASSERT_GT(expected.fences, 0u);
 
-  auto recorded = null.record(recording);
+  auto recorded = testing::record(null, recording);
   ASSERT_TRUE(recorded);
   Completion completion;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(null.submit(**recorded, {}, completion));
@@ -45,12 +46,12 @@ TEST(Null, CountsWhatItWasGiven) {
   EXPECT_EQ(got.views, expected.views);
   EXPECT_EQ(got.edges, recording.preds.size());
   EXPECT_EQ(got.levels, recording.launches.back().level + 1);
-  EXPECT_EQ(got.model, ExecutionModel::edges);
+  EXPECT_EQ(got.order, OrderKind::edges);
   EXPECT_EQ(got.submissions, 3u);
   EXPECT_TRUE(got.timed);
 
-  EXPECT_TRUE(null.record(make_recording(program, memory, ExecutionModel::in_order)));
-  EXPECT_EQ(null.recordings()[1].model, ExecutionModel::in_order);
+  EXPECT_TRUE(testing::record(null, make_recording(program, memory, OrderKind::in_order)));
+  EXPECT_EQ(null.recordings()[1].order, OrderKind::in_order);
   EXPECT_EQ(null.recordings()[1].edges, 0u);
   null.release(memory);
 }
@@ -59,10 +60,10 @@ TEST(Null, RunsNothingAndCompletesAtOnce) {
   std::atomic<int> ran{0};
   const KernelRow row{
       .name = "count",
-      .cpu = [](const KernelArgs& a) noexcept { ++*static_cast<std::atomic<int>*>(a.user); },
+      .code = [](const KernelArgs& a) noexcept { ++*static_cast<std::atomic<int>*>(a.user); },
       .user = &ran};
   NullBackend null;
-  auto recorded = null.record(testing::one_launch(row));
+  auto recorded = testing::record(null, testing::one_launch(row));
   ASSERT_TRUE(recorded);
   Completion completion;
   ASSERT_TRUE(null.submit(**recorded, {}, completion));
@@ -76,9 +77,9 @@ TEST(Null, RunsNothingAndCompletesAtOnce) {
 TEST(Null, MemoryAndStepValuesAreReal) {
   NullBackend null;
   const Allocation memory = null.allocate(64, MemoryKind::upload, true).value();
-  Recording recording;
+  OrderedRecording recording;
   recording.step = BoundView{memory, 8, 8};
-  auto recorded = null.record(recording);
+  auto recorded = testing::record(null, recording);
   ASSERT_TRUE(recorded);
   const std::uint64_t value = 0x1122334455667788u;
   Completion completion;
@@ -94,7 +95,7 @@ TEST(Null, LogsCallsInOrder) {
   const Allocation memory = null.allocate(100, MemoryKind::device, false).value();
   const std::array<std::byte, 7> bytes{};
   ASSERT_TRUE(null.write(memory, 0, bytes));
-  auto recorded = null.record(Recording{});
+  auto recorded = testing::record(null, OrderedRecording{});
   ASSERT_TRUE(recorded);
   Completion completion;
   ASSERT_TRUE(null.submit(**recorded, {}, completion));
@@ -114,7 +115,7 @@ TEST(Null, LogsCallsInOrder) {
 
 TEST(Null, TheLogIsBoundedAndTheCountsAreNot) {
   NullBackend null;
-  auto recorded = null.record(Recording{});
+  auto recorded = testing::record(null, OrderedRecording{});
   ASSERT_TRUE(recorded);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -133,10 +134,10 @@ TEST(Null, TheLogIsBoundedAndTheCountsAreNot) {
 
 TEST(Null, TimestampsNeedATimedRecording) {
   NullBackend null;
-  auto plain = null.record(Recording{});
-  Recording timed_recording;
+  auto plain = testing::record(null, OrderedRecording{});
+  OrderedRecording timed_recording;
   timed_recording.timed = true;
-  auto timed = null.record(timed_recording);
+  auto timed = testing::record(null, timed_recording);
   ASSERT_TRUE(plain && timed);
   std::array<TimeSpan, 2> spans;
   const Status status = null.timestamps(**plain, spans);

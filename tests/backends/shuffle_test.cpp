@@ -1,4 +1,4 @@
-#include "backends/shuffle/shuffle.h"
+#include "support/backends/shuffle.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "backends/recordings.h"
+#include "support/recordings.h"
 
 namespace onepass {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using testing::cell_bytes;
 using testing::cell_words;
 using testing::make_recording;
+using testing::OrderedRecording;
 using testing::Program;
 using testing::random_program;
 using testing::run_reference;
@@ -36,7 +37,8 @@ std::vector<std::uint64_t> words_of(const Allocation& memory) {
 }
 
 // Every launch once, and none before what it has to wait for.
-void expect_legal(const Recording& r, const std::vector<std::uint32_t>& order, bool by_levels) {
+void expect_legal(const OrderedRecording& r, const std::vector<std::uint32_t>& order,
+                  bool by_levels) {
   const std::size_t n = r.launches.size();
   ASSERT_EQ(order.size(), n);
   std::vector<std::size_t> at(n, n);
@@ -57,20 +59,19 @@ void expect_legal(const Recording& r, const std::vector<std::uint32_t>& order, b
 TEST(Shuffle, EveryOrderGivesTheReferenceBytes) {
   for (const ShuffleOrder order :
        {ShuffleOrder::forward, ShuffleOrder::reverse, ShuffleOrder::random}) {
-    for (const ExecutionModel model :
-         {ExecutionModel::edges, ExecutionModel::levels, ExecutionModel::in_order}) {
+    for (const OrderKind model : {OrderKind::edges, OrderKind::levels, OrderKind::in_order}) {
       for (const bool use_levels : {false, true}) {
         ShuffleBackend backend({.order = order, .seed = 5, .use_levels = use_levels});
         const Program program = random_program(17, 200, 20);
         const Allocation memory =
             backend.allocate(20 * cell_bytes, MemoryKind::device, true).value();
-        const Recording recording = make_recording(program, memory, model);
-        auto recorded = backend.record(recording);
+        const OrderedRecording recording = make_recording(program, memory, model);
+        auto recorded = testing::record(backend, recording);
         ASSERT_TRUE(recorded);
         std::vector<std::uint64_t> expected(20 * cell_words, 0);
         for (int replay = 0; replay < 4; ++replay) {
           const auto got = run(backend, **recorded);
-          expect_legal(recording, got, use_levels || model != ExecutionModel::edges);
+          expect_legal(recording, got, use_levels || model != OrderKind::edges);
           run_reference(program, expected);
           ASSERT_EQ(words_of(memory), expected);
         }
@@ -81,8 +82,8 @@ TEST(Shuffle, EveryOrderGivesTheReferenceBytes) {
 }
 
 // 0 -> 2, 1 -> 3, level order.
-Recording two_chains(const KernelRow& row) {
-  Recording r;
+OrderedRecording two_chains(const KernelRow& row) {
+  OrderedRecording r;
   r.launches.resize(4);
   for (std::uint32_t i = 0; i < 4; ++i) {
     r.launches[i].kernel = &row;
@@ -93,23 +94,23 @@ Recording two_chains(const KernelRow& row) {
   r.preds = {0, 1};
   return r;
 }
-const KernelRow nothing{.name = "nothing", .cpu = [](const KernelArgs&) noexcept {}};
+const KernelRow nothing{.name = "nothing", .code = [](const KernelArgs&) noexcept {}};
 
 using Order = std::vector<std::uint32_t>;
 
 TEST(Shuffle, ReverseTakesTheLastThatMayRun) {
   ShuffleBackend edges({.order = ShuffleOrder::reverse});
-  EXPECT_EQ(run(edges, **edges.record(two_chains(nothing))), (Order{1, 3, 0, 2}));
+  EXPECT_EQ(run(edges, **testing::record(edges, two_chains(nothing))), (Order{1, 3, 0, 2}));
   ShuffleBackend levels({.order = ShuffleOrder::reverse, .use_levels = true});
-  EXPECT_EQ(run(levels, **levels.record(two_chains(nothing))), (Order{1, 0, 3, 2}));
+  EXPECT_EQ(run(levels, **testing::record(levels, two_chains(nothing))), (Order{1, 0, 3, 2}));
   ShuffleBackend forward({.order = ShuffleOrder::forward});
-  EXPECT_EQ(run(forward, **forward.record(two_chains(nothing))), (Order{0, 1, 2, 3}));
+  EXPECT_EQ(run(forward, **testing::record(forward, two_chains(nothing))), (Order{0, 1, 2, 3}));
 }
 
 TEST(Shuffle, RandomReachesEveryLegalOrder) {
   for (const bool use_levels : {false, true}) {
     ShuffleBackend backend({.order = ShuffleOrder::random, .use_levels = use_levels});
-    auto recorded = backend.record(two_chains(nothing));
+    auto recorded = testing::record(backend, two_chains(nothing));
     ASSERT_TRUE(recorded);
     std::set<Order> seen;
     for (int i = 0; i < 400; ++i) seen.insert(run(backend, **recorded));
@@ -121,8 +122,8 @@ TEST(Shuffle, RandomReachesEveryLegalOrder) {
 TEST(Shuffle, SeedsRepeat) {
   const auto orders = [](std::uint64_t seed) {
     ShuffleBackend backend({.order = ShuffleOrder::random, .seed = seed});
-    Recording r = two_chains(nothing);
-    auto recorded = backend.record(r);
+    OrderedRecording r = two_chains(nothing);
+    auto recorded = testing::record(backend, r);
     std::vector<Order> list;
     for (int i = 0; i < 20; ++i) list.push_back(run(backend, **recorded));
     backend.reseed(seed);
@@ -136,9 +137,9 @@ TEST(Shuffle, SeedsRepeat) {
 TEST(Shuffle, SerialRecordingsStayInOrder) {
   for (const ShuffleOrder order : {ShuffleOrder::reverse, ShuffleOrder::random}) {
     ShuffleBackend backend({.order = order});
-    Recording r = two_chains(nothing);
+    OrderedRecording r = two_chains(nothing);
     r.serial = true;
-    auto recorded = backend.record(r);
+    auto recorded = testing::record(backend, r);
     ASSERT_TRUE(recorded);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(run(backend, **recorded), (Order{0, 1, 2, 3}));
   }
@@ -151,12 +152,12 @@ TEST(Shuffle, TilesAreShuffledToo) {
   seen.tiles.reserve(8);
   const KernelRow row{
       .name = "tiles",
-      .cpu =
+      .code =
           [](const KernelArgs& a) noexcept { static_cast<Seen*>(a.user)->tiles.push_back(a.tile); },
       .user = &seen};
   const auto tiles = [&](ShuffleOrder order, std::uint64_t seed) {
     ShuffleBackend backend({.order = order, .seed = seed});
-    auto recorded = backend.record(testing::one_launch(row, 8));
+    auto recorded = testing::record(backend, testing::one_launch(row, 8));
     seen.tiles.clear();
     run(backend, **recorded);
     return seen.tiles;
@@ -176,12 +177,12 @@ TEST(Shuffle, FindsAMissingEdge) {
   ShuffleBackend backend({.order = ShuffleOrder::reverse});
   const Program program = testing::chain_program(6, 2);
   const Allocation memory = backend.allocate(2 * cell_bytes, MemoryKind::device, true).value();
-  Recording r = make_recording(program, memory, ExecutionModel::edges);
+  OrderedRecording r = make_recording(program, memory, OrderKind::edges);
   // Launch 3 loses its edges; those of later launches stay.
   const std::uint32_t begin = r.pred_offsets[3], n = r.pred_offsets[4] - begin;
   r.preds.erase(r.preds.begin() + begin, r.preds.begin() + begin + n);
   for (std::size_t i = 4; i < r.pred_offsets.size(); ++i) r.pred_offsets[i] -= n;
-  auto recorded = backend.record(r);
+  auto recorded = testing::record(backend, r);
   ASSERT_TRUE(recorded);
   run(backend, **recorded);
   std::vector<std::uint64_t> expected(2 * cell_words, 0);
@@ -192,9 +193,9 @@ TEST(Shuffle, FindsAMissingEdge) {
 
 TEST(Shuffle, TimesAndErrors) {
   ShuffleBackend backend;
-  Recording r = two_chains(nothing);
+  OrderedRecording r = two_chains(nothing);
   r.timed = true;
-  auto recorded = backend.record(r);
+  auto recorded = testing::record(backend, r);
   ASSERT_TRUE(recorded);
   run(backend, **recorded);
   std::array<TimeSpan, 4> spans;
@@ -203,9 +204,11 @@ TEST(Shuffle, TimesAndErrors) {
   EXPECT_LE(spans[1].end_ns, spans[3].start_ns);
   EXPECT_GT(spans[3].start_ns, 0u);
   r.timed = false;
-  EXPECT_EQ(backend.timestamps(**backend.record(r), spans).error().code, ErrorCode::invalid_state);
+  EXPECT_EQ(backend.timestamps(**testing::record(backend, r), spans).error().code,
+            ErrorCode::invalid_state);
   const KernelRow no_code{.name = "no_code"};
-  EXPECT_EQ(backend.record(testing::one_launch(no_code)).error().code, ErrorCode::kernel_build);
+  EXPECT_EQ(testing::record(backend, testing::one_launch(no_code)).error().code,
+            ErrorCode::kernel_build);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ import unittest
 
 from support import PROGRAM, SLOW, SOURCE_DIR, TEST_DATA, TINY, CliCase, clean_env, main, spawn
 
-TEMPLATES = os.path.join(SOURCE_DIR, "tests", "llm", "chat_templates")
+TEMPLATES = os.path.join(SOURCE_DIR, "tests", "text", "chat_templates")
 MINIMIND = os.path.join(TEST_DATA, "gguf", "minimind2-small-q4_k_m.gguf") if TEST_DATA else ""
 # Makes the story model one for chats.
 PLAIN = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + m.content + "

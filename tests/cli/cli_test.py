@@ -28,7 +28,7 @@ class GenerateTest(CliCase):
         for pattern in (r"first token after [0-9.]+ s", r"prompt 5 tokens at [0-9]+ tok/s",
                         r"then 11 tokens at [0-9.]+ tok/s", r"peak memory [0-9.]+ [kMG]B",
                         r"[0-9.]+ GB/s \([0-9]+ % of [0-9.]+ GB/s measured\)",
-                        r"[0-9]+ dispatches and [0-9]+ barriers per token"):
+                        r"[0-9]+ dispatches and [0-9]+ edges per token"):
             self.assertRegex(last, pattern)
         chosen = self.ok("generate", "-n", "1", "--device", "cpu", "-t", "1").stderr.decode()
         self.assertRegex(chosen.splitlines()[0], r"1 thread\), chosen with --device")
@@ -64,6 +64,9 @@ class GenerateTest(CliCase):
             self.assertGreater(data["timings"][key], 0.0)
         self.assertGreater(data["peak_memory_bytes"], 12_000_000)
         self.assertGreater(data["dispatches_per_token"], data["barriers_per_token"])
+        self.assertEqual(data["levels_per_token"], data["barriers_per_token"] + 1)
+        self.assertEqual(data["order"], "edges")
+        self.assertGreaterEqual(data["edges_per_token"], data["dispatches_per_token"] - 1)
         text = self.text("detokenize", *data["tokens"])
         self.assertEqual(text.strip(), data["text"].strip())
 
@@ -169,7 +172,7 @@ class GenerateTest(CliCase):
             out, err = process.communicate(timeout=SLOW)
         self.assertEqual(process.returncode, 130, err.decode())
         self.assertRegex((first + out).decode(), r"^[0-9]+( [0-9]+)*\n$")
-        self.assertIn("barriers per token", err.decode().splitlines()[-1])
+        self.assertIn("edges per token", err.decode().splitlines()[-1])
 
     def test_interrupt_while_waiting_for_stdin(self):
         with spawn("generate", "-p", "-", stdin=subprocess.PIPE) as process:
@@ -223,7 +226,7 @@ class GenerateTest(CliCase):
         os.close(reader)
         self.assertEqual(process.returncode, 0)
         self.assertIn(b"\rloading", shown)
-        self.assertRegex(shown.splitlines()[-1], rb"barriers per token$")
+        self.assertRegex(shown.splitlines()[-1], rb"edges per token$")
 
 
 class TokenizeTest(CliCase):

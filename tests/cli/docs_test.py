@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 PROGRAM, SOURCE_DIR, BIN_DIR = sys.argv[1:4]
-sys.path.insert(0, os.path.join(SOURCE_DIR, "scripts"))
+sys.path.insert(0, os.path.join(SOURCE_DIR, "scripts", "checks"))
 
 import check_docs  # noqa: E402
 

@@ -229,7 +229,9 @@ class GraphTest(CliCase):
         self.assertLess(g["arena_bytes"], g["scratch_bytes"])
         text = self.text("graph")
         self.assertIn(f"dispatches   {g['dispatches']:8}   {g['dispatches_per_layer']} per layer", text)
-        self.assertIn(f"barriers     {g['barriers']:8}", text)
+        self.assertIn(f"levels       {g['levels']:8}   longest path {g['longest_path']}", text)
+        self.assertEqual((g["order"], g["programmatic"], g["added"]), ("edges", 0, 0))
+        self.assertIn(f"edges        {g['edges']:8}   {g['edges_issued']} edges issued", text)
 
     def test_picture(self):
         dot = self.path("graph.dot")

@@ -53,7 +53,8 @@ class ProfileTest(CliCase):
         self.assertEqual((decode["passes"], decode["tokens"], decode["rows"]), (5, 5, 1))
         self.assertEqual((prefill["tokens"], prefill["rows"]), (24, 16))
         graph = self.json("graph", "-m", TINY, "--json")
-        for key in ("dispatches", "barriers", "levels", "edges"):
+        for key in ("dispatches", "barriers", "levels", "edges", "order",
+                    "edges_issued"):
             self.assertEqual(decode[key], graph[key])
         self.assertEqual(sum(k["count"] for k in decode["kernels"]), 5 * decode["dispatches"])
         for p in data["passes"]:
@@ -77,7 +78,7 @@ class ProfileTest(CliCase):
     def test_table(self):
         text = self.text("profile", "-m", TINY, "-n", 3, "--roof", "100")
         lines = text.splitlines()
-        self.assertRegex(lines[0], r"^decode: 3 passes, \d+ dispatches and \d+ barriers each, "
+        self.assertRegex(lines[0], r"^decode: 3 passes, \d+ dispatches and \d+ edges each, "
                                    r"median [0-9.]+ us, [0-9.]+ tokens/s$")
         self.assertRegex(lines[1], r"^[0-9.]+ GB/s, [0-9.]+ % of 100\.0 GB/s \(given with --roof\)$")
         self.assertEqual(lines[2].split(), ["kernel", "count", "us", "us", "each", "GB/s", "time",
@@ -181,8 +182,8 @@ class PageTest(CliCase):
                     self.assertEqual(page.value("document.querySelectorAll('#graph svg .edge').length"),
                                      graph["edges"])
                     self.assertEqual(
-                        page.value("document.querySelectorAll('#graph svg .barrier').length"),
-                        graph["barriers"])
+                        page.value("document.querySelectorAll('#graph svg .level').length"),
+                        graph["levels"] - 1)
                     # Nothing sticks out, nothing is fetched, nothing fails.
                     self.assertLessEqual(page.value("document.documentElement.scrollWidth"), width)
                     self.assertEqual([r for r in page.requests if r != "data:,"],
@@ -253,13 +254,20 @@ class PlanTest(CliCase):
         graph = self.json("graph", "-m", TINY, "--json")
         text = self.text("plan", "show", "-m", TINY)
         lines = text.splitlines()
-        self.assertIn(f"{graph['dispatches']} dispatches, {graph['barriers']} barriers, "
-                      f"{graph['edges']} edges", lines[1])
+        self.assertIn(f"{graph['dispatches']} dispatches in {graph['levels']} levels, "
+                      f"{graph['edges']} edges ({graph['edges_issued']} edges issued)", lines[1])
         self.assertEqual(len(lines), 3 + graph["dispatches"])
         self.assertEqual([int(line.split()[0]) for line in lines[3:]], list(range(graph["dispatches"])))
         self.assertEqual(int(lines[-1].split()[1]), graph["levels"] - 1)
         self.assertRegex(text, r"w:[0-9a-f]+\+[0-9a-f]+")
         self.assertEqual(self.json("plan", "show", "-m", TINY, "--json"), self.save("a.json"))
+
+    def test_files_without_what_was_issued(self):
+        plan = self.save("a.json")
+        self.assertEqual(plan["issued"], f"{sum(len(s['after']) for s in plan['steps'])} edges")
+        del plan["issued"]
+        older = self.write("b.json", json.dumps(plan))
+        self.ok("plan", "diff", self.path("a.json"), older, "--exit-code")
 
     def test_saved_plans_are_sound(self):
         for more in ((), ("--no-fuse",), ("--prefill", 64), ("--policy", "greedy")):
@@ -357,7 +365,7 @@ class PictureTest(CliCase):
                                     if name in e.get("class", "").split()]
             boxes = of("rect", "box")
             self.assertEqual(len(boxes), graph["dispatches"])
-            self.assertEqual(len(of("line", "barrier")), graph["barriers"])
+            self.assertEqual(len(of("line", "level")), graph["levels"] - 1)
             self.assertEqual(len(of("path", "edge")), graph["edges"])
             self.assertEqual(bool(of("rect", "fused")), graph["fused"] != {})
             # Boxes lie in the picture, side by side.

@@ -36,7 +36,8 @@ class StreamsTest(CliCase):
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_full_disk(self):
         self.all_fail(">/dev/full", b"No space left", "--help", "--version", "generate --help",
-                      "block --steps 2", "block --steps 2 --json")
+                      "bench -m synthetic:tiny:q8_0 -r 1 -n 2 --dispatch plan",
+                      "bench -m synthetic:tiny:q8_0 -r 1 -n 2 --dispatch plan --json")
 
     def test_a_reader_that_leaves_is_no_error(self):
         result = in_shell('set -o pipefail; "$0" generate --help | head -1')
@@ -88,7 +89,7 @@ class UsageTest(CliCase):
                 self.fails(2, *args, says=["--"])
 
     def test_nothing_to_do(self):
-        self.fails(2, "block", "--steps", "0", says=["--steps"])
+        self.fails(2, "bench", "--dispatch", "plan", "-n", "0", says=["--n-gen"])
         same = self.path("same")
         self.fails(2, "profile", "-m", TINY, "--html", same, "--trace", same, says=["same file"])
         self.assertFalse(os.path.exists(same))

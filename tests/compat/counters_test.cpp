@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "compat/support.h"
+#include "support/devices.h"
 
 namespace onepass::counters_test {
 namespace {
@@ -88,13 +88,24 @@ TEST_F(CounterRules, BarriersCountAtReplay) {
   CommandEncoder encoder(device_);
   ASSERT_TRUE(g.encode_with_barriers(encoder));
   EXPECT_EQ(compat::barrier_count(), 1u);
-  GraphSession s = GraphExecutor(device_).begin_recorded();
-  chain(s);
-  const Plan plan = *s.compile();
-  compat::reset_counters();
-  ASSERT_TRUE(plan.run());
-  ASSERT_TRUE(plan.run());
-  EXPECT_EQ(compat::barrier_count(), 2u);
+  // A plan's barriers count where the device is given any.
+  for (const bool levels : {true, false}) {
+    const Device device =
+        test::open_with(std::make_unique<ShuffleBackend>(ShuffleOptions{.use_levels = levels}));
+    const KernelId io = test::add_kernel(device, "io", test::nothing, "io");
+    test::Buffers b(device);
+    GraphSession s = GraphExecutor(device).begin_recorded();
+    s.encode(test::custom(io, {b[0], b[1]}));
+    s.encode(test::custom(io, {b[1], b[2]}));
+    const Plan plan = *s.compile();
+    compat::reset_counters();
+    ASSERT_TRUE(plan.run());
+    ASSERT_TRUE(plan.run());
+    EXPECT_EQ(compat::barrier_count(), levels ? 2u : 0u);
+    EXPECT_EQ(plan.report().order, levels ? OrderKind::levels : OrderKind::edges);
+    EXPECT_EQ(plan.report().edges_issued, levels ? 0u : 1u);
+    EXPECT_EQ(plan.report().barriers, 1u);
+  }
 }
 
 TEST_F(CounterRules, AFailedRunCountsNothing) {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "compat/support.h"
+#include "support/devices.h"
 
 namespace onepass::encoder_test {
 namespace {
@@ -44,7 +44,7 @@ struct Form {
 };
 
 const compat::Size3 grid{6, 1, 1}, group{4, 1, 1};
-const compat::SharedMemory shared{{0, 100}, {3, 28}};
+const compat::SharedMemory shared{{0, 100}, {3, 28}};  // each takes whole 16 bytes: 112, 32
 
 const std::vector<Form>& forms() {
   static const std::vector<Form> list{
@@ -56,7 +56,7 @@ const std::vector<Form>& forms() {
        [](auto& e, KernelId k, View i, View o) {
          e.encode_threadgroups(k, {{0, i}, {1, o}}, grid, group);
        }},
-      {"encode_threadgroups_with_shared", DispatchKind::thread_groups, 128, 0, false,
+      {"encode_threadgroups_with_shared", DispatchKind::thread_groups, 144, 0, false,
        [](auto& e, KernelId k, View i, View o) {
          e.encode_threadgroups_with_shared(k, {{0, i}, {1, o}}, shared, grid, group);
        }},
@@ -69,7 +69,7 @@ const std::vector<Form>& forms() {
          e.encode_threadgroups_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}}, grid,
                                          group);
        }},
-      {"encode_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 128, 1, false,
+      {"encode_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 144, 1, false,
        [](auto& e, KernelId k, View i, View o) {
          e.encode_threadgroups_with_args_and_shared(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}},
                                                     shared, grid, group);
@@ -79,7 +79,7 @@ const std::vector<Form>& forms() {
          e.dispatch_tracked_threadgroups_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}},
                                                    {i}, {o}, grid, group);
        }},
-      {"dispatch_tracked_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 128, 1,
+      {"dispatch_tracked_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 144, 1,
        true,
        [](auto& e, KernelId k, View i, View o) {
          e.dispatch_tracked_threadgroups_with_args_and_shared(
@@ -89,7 +89,7 @@ const std::vector<Form>& forms() {
        [](auto& e, KernelId k, View i, View o) {
          e.dispatch_tracked_threadgroups(k, {{0, i}, {1, o}}, {i}, {o}, grid, group);
        }},
-      {"dispatch_tracked_threadgroups_with_shared", DispatchKind::thread_groups, 128, 0, true,
+      {"dispatch_tracked_threadgroups_with_shared", DispatchKind::thread_groups, 144, 0, true,
        [](auto& e, KernelId k, View i, View o) {
          e.dispatch_tracked_threadgroups_with_shared(k, {{0, i}, {1, o}}, shared, {i}, {o}, grid,
                                                      group);
@@ -133,13 +133,13 @@ TEST_P(EncodeForms, RecordTheirFieldsWhileCapturing) {
   compat::CommandEncoder encoder(device);
   encoder.start_capture();
   form.encode(encoder, kernel, in.view(), out.view());
-  const auto node = compat::CapturedDispatch::of(encoder.take_capture()->nodes().at(0));
+  const auto node = compat::CapturedDispatch::of(encoder.take_capture().value().nodes().at(0));
   EXPECT_EQ(node.pipeline, kernel);
   EXPECT_EQ(node.dispatch_kind, form.kind);
   EXPECT_EQ(node.threads_per_grid, grid);
   EXPECT_EQ(node.threads_per_threadgroup, group);
   EXPECT_EQ(node.threadgroup_memory.size(), form.shared_bytes == 0 ? 0u : 2u);
-  EXPECT_EQ(node.bindings.size(), 2u + form.blocks);
+  ASSERT_EQ(node.bindings.size(), 2u + form.blocks);
   EXPECT_EQ(node.bindings[0].second.view, in.view());
   if (form.tracked) {
     EXPECT_THAT(node.reads, ElementsAre(MemRange::of(in.view())));
@@ -157,7 +157,7 @@ class Encode : public ::testing::Test {
  protected:
   Result<Submission> run() { return encoder_.commit(); }
   ErrorCode code() { return encoder_.commit_and_wait().error().code; }
-  std::vector<CapturedNode> nodes() { return encoder_.take_capture()->nodes(); }
+  std::vector<CapturedNode> nodes() { return encoder_.take_capture().value().nodes(); }
   void give(std::initializer_list<View> views) {
     encoder_.native().encode(test::custom(noop_, views));
   }
@@ -221,6 +221,18 @@ TEST_F(Encode, ABlockAbove4KiBIsALimit) {
 TEST_F(Encode, ASlotBoundTwiceIsRefused) {
   encoder_.encode(noop_, {{3, b_[0]}, {3, b_[1]}}, {1, 1, 1}, {1, 1, 1});
   EXPECT_EQ(code(), ErrorCode::invalid_argument);
+}
+
+TEST_F(Encode, SlotsGoUpTo30) {
+  encoder_.encode_threadgroups_with_shared(noop_, {{30, b_[0]}}, {{30, 16}}, {1, 1, 1}, {1, 1, 1});
+  EXPECT_TRUE(encoder_.status());
+  compat::CommandEncoder views(device_), groups(device_);
+  views.encode(noop_, {{31, b_[0]}}, {1, 1, 1}, {1, 1, 1});
+  groups.encode_threadgroups_with_shared(noop_, {{0, b_[0]}}, {{31, 16}}, {1, 1, 1}, {1, 1, 1});
+  for (const compat::CommandEncoder* encoder : {&views, &groups}) {
+    EXPECT_EQ(encoder->status().error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(encoder->status().error().message, HasSubstr("slot 31, expected 0 to 30"));
+  }
 }
 
 TEST_F(Encode, SeventeenViewsAreRefused) {
@@ -299,7 +311,31 @@ TEST_F(Encode, BuiltInKernelsRunByName) {
   EXPECT_THAT(test::read_floats(device_, out.view()), ElementsAre(2, 4, 6, 8));
 }
 
-TEST_F(Encode, EmptyCommandBufferSucceeds) { EXPECT_TRUE(test::is_ok(encoder_.commit_and_wait())); }
+TEST_F(Encode, EmptyCommandBufferSucceeds) {
+  EXPECT_TRUE(test::is_ok(encoder_.commit_and_wait()));
+  EXPECT_EQ(device_.counters().command_buffers, 1u);
+  EXPECT_EQ(device_.counters().syncs, 1u);
+}
+
+TEST_F(Encode, OwnsAnEncoderOrStandsForASessions) {
+  encoder_.encode(noop_, {{0, b_[0]}}, grid, group);
+  EXPECT_EQ(device_.counters().dispatches, 1u);
+  EXPECT_EQ(encoder_.native().mem_ranges_len(), 1u);
+  EXPECT_EQ(std::as_const(encoder_).native().mem_ranges_len(), 1u);
+  GraphSession s = GraphExecutor(device_).begin_recorded();
+  compat::CommandEncoder borrowed(s.encoder());
+  EXPECT_EQ(&borrowed.native(), &s.encoder());
+  EXPECT_EQ(&std::as_const(borrowed).native(), &s.encoder());
+}
+
+TEST_F(Encode, TheFirstErrorSticks) {
+  encoder_.encode(noop_, {{3, b_[0]}, {3, b_[1]}}, grid, group);
+  encoder_.dispatch_threads(grid, group);  // would be not_found
+  const Status status = encoder_.status();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(code(), ErrorCode::invalid_argument);
+}
 
 TEST_F(Encode, AnEncoderThatIsDroppedRunsNothing) {
   const KernelId kernel = test::add_kernel(device_, "add_one", test::add_one, "io");
@@ -316,7 +352,39 @@ TEST_F(Encode, NativeHandlesAreNullOnTheCpu) {
   EXPECT_EQ(encoder_.metal_command_buffer(), nullptr);
   EXPECT_EQ(s.native_handle(), nullptr);
   EXPECT_EQ(device_.native_handle(), nullptr);
+  EXPECT_EQ(device_.native_stream(), nullptr);
   EXPECT_EQ(device_.allocate(64)->native_handle(), nullptr);
+}
+
+TEST(NativeHandles, AreWhatTheBackendHas) {
+  // Its handles are addresses: its own, of its queue and of completions.
+  class Handles final : public FaultBackend {
+   public:
+    Handles() : FaultBackend(make_cpu_backend({})) {}
+    void* native_handle(const Allocation* memory) noexcept override {
+      return memory != nullptr ? memory->host : static_cast<void*>(this);
+    }
+    void* native_stream() noexcept override { return &queue_; }
+    void* native_submission(const Completion& submission) noexcept override {
+      return const_cast<Completion*>(&submission);
+    }
+    int queue_ = 0;
+  };
+  auto owned = std::make_unique<Handles>();
+  Handles* const backend = owned.get();
+  const Device device = test::open_with(std::move(owned));
+  EXPECT_EQ(device.native_handle(), backend);
+  EXPECT_EQ(device.native_stream(), &backend->queue_);
+  const Buffer buffer = *device.allocate(64);
+  EXPECT_EQ(buffer.native_handle(), device.map(buffer.view())->data());
+  compat::CommandEncoder first(device), second(device);
+  EXPECT_EQ(first.metal_command_buffer(), nullptr);
+  const Submission a = *first.commit(), b = *second.commit();
+  EXPECT_NE(a.native_handle(), nullptr);
+  EXPECT_NE(a.native_handle(), b.native_handle());
+  EXPECT_EQ(first.metal_command_buffer(), a.native_handle());
+  EXPECT_EQ(second.metal_command_buffer(), b.native_handle());
+  EXPECT_EQ(Submission().native_handle(), nullptr);
 }
 
 TEST_F(Encode, AsBytesViewsAPlainStruct) {
@@ -436,6 +504,7 @@ TEST_F(Pending, TrackedDispatchOverridesRangesSetByHand) {
   encoder_.set_pending_buffer_ranges(range(1), range(2));
   encoder_.dispatch_tracked_threadgroups(noop_, {}, {b_[3]}, {b_[4]}, grid, group);
   const auto list = nodes();
+  ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0].reads, range(3));
   EXPECT_EQ(list[0].writes, range(4));
 }

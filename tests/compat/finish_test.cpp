@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <thread>
 
-#include "compat/support.h"
+#include "core/os.h"
 #include "onepass/ops.h"
+#include "support/devices.h"
+#include "support/float64.h"
 
 namespace onepass::finish_test {
 namespace {
@@ -76,17 +80,11 @@ class Program {
       EXPECT_THAT(test::read_floats(device_, end.view()), ElementsAre(float(links + 1)));
     }
     const std::vector<float> as_floats = test::read_floats(device_, x_.view());
-    const std::vector<double> x(as_floats.begin(), as_floats.end());
+    std::vector<double> expected(as_floats.begin(), as_floats.end()), scale(dim);
+    for (std::uint32_t c = 0; c < dim; ++c) scale[c] = (c + 1) * 0.25;
+    test::rms_norm(expected, scale, 1e-6);
     const std::vector<float> got = test::read_floats(device_, normed_.view());
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      double sum = 0;
-      for (std::uint32_t c = 0; c < dim; ++c) sum += x[r * dim + c] * x[r * dim + c];
-      const double factor = 1.0 / std::sqrt(sum / dim + 1e-6);
-      for (std::uint32_t c = 0; c < dim; ++c) {
-        const double expected = x[r * dim + c] * factor * (c + 1) * 0.25;
-        EXPECT_NEAR(got[r * dim + c], expected, 1e-5);
-      }
-    }
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
   }
   std::vector<float> normed() { return test::read_floats(device_, normed_.view()); }
 
@@ -157,7 +155,7 @@ TEST_P(FinishForms, ATakenListLeavesADirectSession) {
   GraphSession s = compat::GraphExecutor(device).begin_recorded();
   EXPECT_TRUE(s.is_recording());
   program.record(s);
-  const ComputeGraph taken = *s.encoder_mut().take_capture();
+  const ComputeGraph taken = s.encoder_mut().take_capture().value();
   EXPECT_FALSE(s.is_recording());
   ASSERT_TRUE(taken.encode_sequential(s.encoder_mut().native()));
   const Result<FinishReport> report = GetParam().finish(s, Clock::now());
@@ -301,11 +299,49 @@ TEST_F(Finish, OptimizedSubmitsTenPercentEarly) {
     GraphSession s = compat::GraphExecutor(device).begin_recorded();
     record(s, c.total, reads, b);
     EXPECT_EQ(s.finish_optimized()->submissions, c.submissions);
+    ASSERT_EQ(null->recordings().size(), c.submissions);
     EXPECT_EQ(null->recordings()[0].launches, c.first);
     if (c.submissions == 2) {
       EXPECT_EQ(null->recordings()[1].launches, static_cast<std::uint32_t>(c.total) - c.first);
     }
   }
+}
+
+TEST_F(Finish, TheFirstPartIsAsLargeAsAsked) {
+  const struct {
+    std::uint32_t min, percent, first;
+  } cases[] = {{5, 0, 5}, {5, 50, 20}, {64, 10, 40}};
+  for (const auto& c : cases) {
+    auto owned = std::make_unique<NullBackend>();
+    NullBackend* null = owned.get();
+    const Device device = test::open_with(std::move(owned));
+    const KernelId reads = test::add_kernel(device, "reads", test::nothing, "ii");
+    test::Buffers b(device);
+    GraphSession s = compat::GraphExecutor(device).begin_recorded();
+    record(s, 40, reads, b);
+    FinishOptions options;
+    options.command_buffers = 2;
+    options.first_min = c.min;
+    options.first_percent = c.percent;
+    ASSERT_TRUE(test::is_ok(s.finish(options)));
+    ASSERT_FALSE(null->recordings().empty());
+    EXPECT_EQ(null->recordings()[0].launches, c.first);
+  }
+}
+
+TEST_F(Finish, WithoutWaitItReturnsAtOnce) {
+  Faulty f({.hold = true});
+  FinishOptions options;
+  options.wait = false;
+  options.label = "layer";
+  GraphSession s = f.recorded(3);
+  const Result<FinishReport> report = s.finish(options);
+  ASSERT_TRUE(test::is_ok(report));
+  EXPECT_EQ(f.d.fault->calls(BackendCall::wait), 0u);
+  EXPECT_FALSE(report->submission.is_done());
+  EXPECT_EQ(report->submission.label(), "layer");
+  f.d.fault->release_held();
+  EXPECT_TRUE(report->submission.wait());
 }
 
 TEST_F(Finish, EncodeTimeBeginsWhereAsked) {
@@ -333,6 +369,9 @@ TEST_F(Finish, EncodeAndWaitAddUpToWallTime) {
   EXPECT_GE(r.encode_ns + r.wait_ns + 1'000'000'000, wall);  // however busy the machine
   EXPECT_GT(r.overlap_ns, 0u);
   EXPECT_LE(r.overlap_ns, r.wait_ns);
+  EXPECT_GT(r.fuse_ns, 0u);
+  EXPECT_GT(r.reorder_ns, 0u);
+  EXPECT_GT(r.record_ns, 0u);
   EXPECT_LE(r.fuse_ns + r.reorder_ns + r.record_ns, r.encode_ns);
 }
 
@@ -430,14 +469,20 @@ TEST_F(Finish, GreedyPolicyIsSelectable) {
   const Device device = *Device::open("null");
   const KernelId io = test::add_kernel(device, "io", test::nothing, "io");
   test::Buffers b(device);
-  GraphSession s = compat::GraphExecutor(device).begin_recorded();
   const std::size_t chains[4][2] = {{0, 1}, {1, 2}, {3, 4}, {4, 5}};
-  for (const auto& [r, w] : chains) s.encode(test::custom(io, {b[r], b[w]}));
-  FinishOptions options;
-  options.policy = Policy::greedy64;
-  const FinishReport report = *s.finish(options);
-  EXPECT_EQ(report.moved, 2u);
-  EXPECT_EQ(report.barrier_count(), 1u);
+  // The greedy policy moves nothing past attention.
+  for (const bool attends : {false, true}) {
+    GraphSession s = compat::GraphExecutor(device).begin_recorded();
+    for (const auto& [r, w] : chains) {
+      if (attends && r == 3) s.encoder_mut().set_op_kind(CapturedOpKind::sdpa);
+      s.encode(test::custom(io, {b[r], b[w]}));
+    }
+    FinishOptions options;
+    options.policy = Policy::greedy64;
+    const FinishReport report = *s.finish(options);
+    EXPECT_EQ(report.moved, attends ? 0u : 2u);
+    EXPECT_EQ(report.barrier_count(), attends ? 2u : 1u);
+  }
 }
 
 TEST_F(Finish, ExecutorAndSessionKnowTheirDevice) {
@@ -445,6 +490,56 @@ TEST_F(Finish, ExecutorAndSessionKnowTheirDevice) {
   const compat::GraphExecutor executor(device);
   EXPECT_EQ(&executor.device().state(), &device.state());
   EXPECT_EQ(&executor.begin().device().state(), &device.state());
+}
+
+// A device that takes the first part only when the second one was recorded, or after a while.
+class Meeting final : public NullBackend {
+ public:
+  Meeting() : NullBackend(cpu_kernel_rows()) {}
+  bool met = false;
+
+  Result<std::unique_ptr<Recorded>> record(const Recording& r, const Order& order) override {
+    auto recorded = NullBackend::record(r, order);
+    const std::lock_guard lock(mutex_);
+    ++recorded_;
+    changed_.notify_all();
+    return recorded;
+  }
+  Status submit(Recorded& recorded, std::span<const std::byte> step, Completion& done) override {
+    {
+      std::unique_lock lock(mutex_);
+      if (submitted_++ == 0) {
+        met = changed_.wait_for(lock, std::chrono::milliseconds(os::sanitized ? 5000 : 1000),
+                                [&] { return recorded_ >= 2; });
+      }
+    }
+    return NullBackend::submit(recorded, step, done);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int recorded_ = 0, submitted_ = 0;
+};
+
+TEST(TwoParts, AWorkerEncodesTheSecondPartWhileTheFirstIsTaken) {
+  for (const bool worker : {true, false}) {
+    auto backend = std::make_unique<Meeting>();
+    Meeting& meeting = *backend;
+    const Device device = test::open_with(std::move(backend));
+    const Buffer b = *device.allocate(4);
+    onepass::GraphSession s = onepass::GraphExecutor(device).begin_recorded();
+    for (int i = 0; i < 8; ++i) {
+      const Tensor t = b.tensor(DType::f32, {1, 1});
+      ops::scale(s, {.x = t, .out = t, .factor = 2.0f});
+    }
+    const auto report =
+        s.finish({.command_buffers = 2, .first_min = 4, .encode_on_worker = worker});
+    ASSERT_TRUE(test::is_ok(report));
+    EXPECT_EQ(report->submissions, 2u);
+    EXPECT_EQ(meeting.met, worker);
+    EXPECT_GT(report->overlap_ns, 0u);
+  }
 }
 
 }  // namespace

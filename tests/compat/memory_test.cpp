@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "compat/support.h"
 #include "onepass/pool.h"
+#include "support/devices.h"
 
 namespace onepass::memory_test {
 namespace {
@@ -118,7 +118,7 @@ TEST_F(Views, HostAccessHonoursThem) {
   ASSERT_TRUE(device_.write_as<float>(part, values));
   EXPECT_THAT(test::read_floats(device_, buffer_.view()), ElementsAre(0, 1, 20, 30, 4, 5, 6, 7));
   const auto mapped = *device_.map(part);
-  EXPECT_EQ(mapped.size(), 8u);
+  ASSERT_EQ(mapped.size(), 8u);
   EXPECT_EQ(reinterpret_cast<const float*>(mapped.data())[1], 30.0f);
   const float three[] = {1, 2, 3};
   EXPECT_EQ(device_.write_as<float>(part, three).error().code, ErrorCode::invalid_argument);
@@ -294,17 +294,17 @@ TEST(AncestorErrors, AreRaisedWhereTheAncestorsWere) {
   EXPECT_EQ(d.device.allocate(0).error().code, compat::error_code(E::invalid_argument));
 }
 
-TEST(Options, DefaultsAndResidencyHaveNoSurprises) {
+TEST(Options, DefaultsHaveNoSurprises) {
   const Device plain = *Device::open("null");
   EXPECT_EQ(plain.options().barriers, Barriers::automatic);
   EXPECT_EQ(plain.options().retain, Retain::submission);
   EXPECT_EQ(plain.options().profile, Profile::none);
   EXPECT_FALSE(plain.options().serial);
   EXPECT_FALSE(plain.options().time_barriers);
-  // Accepted, and without effect.
-  const Device resident = test::open_cpu({.residency = true});
-  const Buffer b = test::floats(resident, {3});
-  EXPECT_EQ(test::read_floats(resident, b.view())[0], 3.0f);
+  // Features are known from the start.
+  DeviceInfo info = plain.info();
+  info.features = 1u << 3;
+  EXPECT_EQ(feature_names(info), std::vector<std::string>{"f16"});
 }
 
 TEST(Options, TheEnvironmentChangesNothing) {

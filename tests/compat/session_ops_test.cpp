@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "compat/session_op_cases.h"
+#include "support/session_op_cases.h"
 
 namespace onepass::session_ops_test {
 namespace {
@@ -62,7 +62,9 @@ class SessionOpErrors : public ::testing::Test {
   void expect(ErrorCode code, const std::function<void(GraphSession&)>& op) {
     GraphSession s = compat::GraphExecutor(device_).begin_recorded();
     op(s);
-    const Error e = s.finish().error();
+    const Result<FinishReport> report = s.finish();
+    ASSERT_FALSE(report);
+    const Error& e = report.error();
     EXPECT_EQ(e.code, code) << e.message;
     EXPECT_THAT(e.file, HasSubstr("session_ops_test.cpp"));
     EXPECT_GT(e.line, 0);

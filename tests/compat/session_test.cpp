@@ -8,7 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "compat/support.h"
+#include "onepass/backends/cpu.h"
+#include "support/devices.h"
 
 namespace onepass::session_test {
 namespace {
@@ -145,6 +146,7 @@ TEST_F(Manual, ValidateNamesTheMissingPair) {
     EXPECT_THAT(status.error().message, HasSubstr("producer"));
     EXPECT_THAT(status.error().message, HasSubstr("consumer"));
     EXPECT_THAT(status.error().message, ::testing::Not(HasSubstr("bystander")));
+    EXPECT_FALSE(compat::CommandEncoder(encoder_).validate());
   }
 }
 
@@ -256,11 +258,34 @@ std::vector<float> run_program(const Device& device, bool recorded) {
   return out;
 }
 
+TEST(Serial, EachDispatchWaitsForTheOneBefore) {
+  for (const bool serial : {false, true}) {
+    for (const bool recorded : {false, true}) {
+      auto owned = std::make_unique<NullBackend>();
+      NullBackend* null = owned.get();
+      const Device device = test::open_with(std::move(owned), {.serial = serial});
+      const KernelId io = test::add_kernel(device, "io", test::nothing, "io");
+      test::Buffers b(device);
+      const GraphExecutor executor(device);
+      GraphSession s = recorded ? executor.begin_recorded() : executor.begin();
+      s.encode(test::custom(io, {b[0], b[1]}));
+      s.encode(test::custom(io, {b[2], b[3]}));
+      ASSERT_TRUE(test::is_ok(s.finish()));
+      ASSERT_EQ(null->recordings().size(), 1u);
+      EXPECT_EQ(null->recordings()[0].order == OrderKind::in_order, serial);
+    }
+  }
+}
+
 TEST(Serial, GivesTheSameBits) {
   for (const bool recorded : {false, true}) {
-    const auto parallel = run_program(test::open_cpu({.threads = 4}), recorded);
-    EXPECT_EQ(parallel, run_program(test::open_cpu({.threads = 4, .serial = true}), recorded));
-    EXPECT_EQ(parallel, run_program(test::open_cpu({.threads = 1}), recorded));
+    const auto parallel =
+        run_program(test::open_cpu({.backend = {CpuOptions{.threads = 4}}}), recorded);
+    EXPECT_EQ(parallel,
+              run_program(test::open_cpu({.backend = {CpuOptions{.threads = 4}}, .serial = true}),
+                          recorded));
+    EXPECT_EQ(parallel,
+              run_program(test::open_cpu({.backend = {CpuOptions{.threads = 1}}}), recorded));
     const auto shuffled = run_program(
         test::open_with(std::make_unique<ShuffleBackend>(ShuffleOptions{.seed = 3})), recorded);
     EXPECT_EQ(parallel, shuffled);
@@ -395,7 +420,9 @@ TEST(Discard, LetsAnIntermediateBeFusedAway) {
                0.0f, 1, 2);
     s.elementwise_mul(middle.view(), scale.view(), out.view(), 2, DType::f32);
     if (discard) s.discard(middle.view());
-    EXPECT_EQ(s.finish_with_fusion()->fused.count, discard ? 1u : 0u);
+    const Result<FinishReport> report = s.finish_with_fusion();
+    ASSERT_TRUE(test::is_ok(report));
+    EXPECT_EQ(report->fused.count, discard ? 1u : 0u);
     const float rms = std::sqrt(12.5f);
     const auto got = test::read_floats(device, out.view());
     EXPECT_NEAR(got[0], 6.0f / rms, 1e-6);
@@ -405,8 +432,24 @@ TEST(Discard, LetsAnIntermediateBeFusedAway) {
   }
 }
 
+TEST(Discard, TravelsWithTheGraph) {
+  const Device device = test::open_cpu();
+  const Buffer x = test::floats(device, {3, 4}), w = test::floats(device, {1, 1}),
+               scale = test::floats(device, {2, 2}), out = test::floats(device, {0, 0});
+  compat::GraphSession s = compat::GraphExecutor(device).begin_recorded();
+  const Shape row{1, 2};
+  const Tensor middle = s.scratch(DType::f32, row);
+  s.rms_norm(x.tensor(DType::f32, row), w.tensor(DType::f32, {2}), middle, 0.0f, 1, 2);
+  s.elementwise_mul(middle.view, scale.view(), out.view(), 2, DType::f32);
+  ComputeGraph graph = s.encoder_mut().take_capture().value();
+  const Result<FuseReport> fused = graph.fuse(device);
+  ASSERT_TRUE(test::is_ok(fused));
+  EXPECT_EQ(fused->count, 1u);
+  EXPECT_EQ(graph.dispatch_count(), 1u);
+}
+
 TEST(ImportHost, OverlappingImportsShareARegion) {
-  const Device device = test::open_cpu({.threads = 4});
+  const Device device = test::open_cpu({.backend = {CpuOptions{.threads = 4}}});
   const KernelId kernel = test::add_kernel(device, "add_one", test::add_one, "io");
   alignas(64) std::array<float, 64> memory{};
   const auto bytes = std::as_writable_bytes(std::span(memory));

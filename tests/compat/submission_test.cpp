@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
 #include <thread>
+#include <vector>
 
-#include "compat/support.h"
+#include "onepass/backends/cpu.h"
+#include "support/devices.h"
 
 namespace onepass::submission_test {
 namespace {
@@ -30,7 +33,7 @@ class Submissions : public ::testing::Test {
   Submission commit(std::string_view label = {}) {
     compat::CommandEncoder encoder(d_.device);
     encoder.encode(kernel_, {{0, in_.view()}, {1, out_.view()}}, {1, 1, 1}, {1, 1, 1});
-    return *encoder.commit_labeled(label);
+    return label.empty() ? *encoder.commit() : *encoder.commit_labeled(label);
   }
   float result() { return test::read_floats(d_.device, out_.view())[0]; }
 
@@ -49,6 +52,71 @@ TEST_F(Submissions, WaitManyTimesSameResult) {
   EXPECT_TRUE(copy.wait());
   EXPECT_TRUE(copy.is_done());
   EXPECT_EQ(result(), 42.0f);
+}
+
+// Held submissions run when they are waited for, with those before them.
+TEST_F(Submissions, WhatOneMadeIsReadWhileTheNextIsHeld) {
+  const Buffer token = *d_.device.allocate(4, {.kind = MemoryKind::readback});
+  const Submission first = commit();
+  Submission second;
+  {
+    compat::CommandEncoder encoder(d_.device);
+    encoder.encode(kernel_, {{0, out_.view()}, {1, token.view()}}, {1, 1, 1}, {1, 1, 1});
+    second = *encoder.commit();
+  }
+  const Submission third = commit();
+  EXPECT_EQ(d_.fault->held(), 3u);
+  float value = 0.0f;
+  ASSERT_TRUE(first.read_as<float>(out_.view(), {&value, 1}));
+  EXPECT_EQ(value, 42.0f);
+  EXPECT_EQ(d_.fault->held(), 2u);
+  EXPECT_FALSE(second.is_done());
+  ASSERT_TRUE(second.read_as<float>(token.view(), {&value, 1}));
+  EXPECT_EQ(value, 43.0f);
+  EXPECT_EQ(d_.fault->held(), 1u);
+  EXPECT_EQ(d_.fault->calls(BackendCall::wait), 2u);
+  EXPECT_EQ(d_.fault->calls(BackendCall::read), 0u);
+  ASSERT_TRUE(first.read_as<float>(out_.view(), {&value, 1})) << "any number of times";
+  EXPECT_EQ(d_.fault->calls(BackendCall::wait), 2u);
+  EXPECT_TRUE(third.wait());
+}
+
+TEST_F(Submissions, ReadingSaysWhatIsWrongBeforeItWaits) {
+  std::array<std::byte, 8> bytes{};
+  EXPECT_EQ(Submission().read(out_.view(), bytes).error().code, ErrorCode::invalid_state);
+  const Submission s = commit();
+  EXPECT_EQ(s.read(View{{77, 1}, 0, 8}, bytes).error().code, ErrorCode::stale);
+  EXPECT_EQ(s.read(View{out_.view().buffer, 0, 4}, bytes).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(s.read(View{out_.view().buffer, 1u << 20, 8}, bytes).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(d_.fault->calls(BackendCall::wait), 0u);
+  d_.fault->arm({.call = BackendCall::wait});
+  const Status failed = s.read(out_.view(), std::span(bytes).first(4));
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().to_string(), s.wait().error().to_string());
+  EXPECT_EQ(bytes[0], std::byte{0});
+}
+
+TEST_F(Submissions, HostAccessWaitsOnceForAllThatIsInFlight) {
+  for (int access = 0; access < 3; ++access) {
+    std::vector<Submission> submissions;
+    for (int i = 0; i < 4; ++i) submissions.push_back(commit());
+    const std::uint64_t waits = d_.fault->calls(BackendCall::wait);
+    std::array<std::byte, 4> bytes{};
+    if (access == 0) {
+      EXPECT_TRUE(d_.device.read(out_.view(), bytes));
+    }
+    if (access == 1) {
+      EXPECT_TRUE(d_.device.write(out_.view(), bytes));
+    }
+    if (access == 2) {
+      EXPECT_TRUE(d_.device.map(out_.view()));
+    }
+    EXPECT_EQ(d_.fault->calls(BackendCall::wait) - waits, 1u) << access;
+    EXPECT_EQ(d_.fault->held(), 0u);
+    for (const Submission& s : submissions) EXPECT_TRUE(s.is_done());
+  }
 }
 
 TEST_F(Submissions, AFailureIsTheSameEveryTime) {
@@ -180,7 +248,8 @@ void spin(const KernelArgs& a) noexcept {
 class Profiles : public ::testing::Test {
  protected:
   static Device open(Profile profile, bool serial = false) {
-    return test::open_cpu({.threads = 1, .serial = serial, .profile = profile});
+    return test::open_cpu(
+        {.backend = {CpuOptions{.threads = 1}}, .serial = serial, .profile = profile});
   }
 };
 
@@ -377,6 +446,8 @@ TEST_F(Profiles, NothingIsKeptWithoutTheOption) {
   EXPECT_THAT(device.profile().submissions, IsEmpty());
   EXPECT_THAT(device.profile().samples, IsEmpty());
   EXPECT_EQ(device.options().profile, Profile::none);
+  EXPECT_EQ(open(Profile::submissions).options().profile, Profile::submissions);
+  EXPECT_EQ(open(Profile::dispatches).options().profile, Profile::dispatches);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Kernels that only fusing reaches: their separate ops, recorded.
 #include "conformance/cache.h"
 #include "conformance/reference.h"
+#include "support/float64.h"
 
 namespace onepass::conformance {
 namespace {
@@ -277,12 +278,9 @@ Case norm_matmul_case(const NormMatmul& c) {
     };
     p.expect = [=](bool) {
       Doubles scaled(c.k);
-      double squares = 0;
-      for (std::size_t i = 0; i < c.k; ++i) {
-        scaled[i] = x.values[i] * w.values[i];
-        squares += x.values[i] * x.values[i];
-      }
-      const double factor = 1 / std::sqrt(squares / c.k + static_cast<double>(1e-5f));
+      for (std::size_t i = 0; i < c.k; ++i) scaled[i] = x.values[i] * w.values[i];
+      const double factor =
+          test::rms_factor(std::span(x.values).first(c.k), static_cast<double>(1e-5f));
       const Quantized q = quantize_activations(store(DType::f32, scaled).values);
       std::vector<Expect> list;
       for (std::size_t i = 0; i < n_weights; ++i) {

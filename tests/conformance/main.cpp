@@ -13,6 +13,7 @@
 
 #include "conformance/runner.h"
 #include "conformance/support.h"
+#include "onepass/backends/cuda.h"
 
 namespace onepass::conformance {
 namespace {
@@ -26,7 +27,7 @@ struct Options {
   std::vector<std::uint32_t> threads{};
   std::string filter{};
   std::size_t shard = 0, shards = 1;
-  bool plain_edges = false, exact_memory = false;
+  CudaOptions cuda;
   bool list = false;
   std::string write_support{}, check_support{};
 };
@@ -185,9 +186,9 @@ bool parse(int argc, char** argv, Options& o) {
     } else if (flag == "--filter") {
       o.filter = value;
     } else if (flag == "--edges" && (value == "plain" || value == "best")) {
-      o.plain_edges = value == "plain";
+      o.cuda.plain_edges = value == "plain";
     } else if (flag == "--memory" && (value == "exact" || value == "best")) {
-      o.exact_memory = value == "exact";
+      o.cuda.exact_memory = value == "exact";
     } else if (flag == "--shard") {
       const std::size_t slash = value.find('/');
       const auto index = number(value.substr(0, slash));
@@ -276,7 +277,7 @@ int run(Options o) {
   for (const std::string& device : o.devices) {
     for (const std::string& path : o.paths) {
       for (const std::uint32_t threads : o.threads) {
-        Result<Target> target = open({device, path, threads, o.plain_edges, o.exact_memory});
+        Result<Target> target = open({device, path, threads, o.cuda});
         if (!target) return 2;
         targets.push_back(std::move(*target));
         if (device != "cpu") break;

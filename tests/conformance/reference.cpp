@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/float64.h"
+
 namespace onepass::conformance {
 
 double sum_error(std::size_t n) { return (static_cast<double>(n) / 16.0 + 48.0) * f32_unit; }
@@ -99,9 +101,7 @@ Doubles load_any(DType type, std::span<const std::byte> bytes, std::size_t row_l
 
 void rms_norm(const double* x, std::size_t dim, double eps, const double* w, double* y,
               double* error) {
-  double squares = 0.0;
-  for (std::size_t i = 0; i < dim; ++i) squares += x[i] * x[i];
-  const double r = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
+  const double r = test::rms_factor(std::span(x, dim), eps);
   for (std::size_t i = 0; i < dim; ++i) {
     y[i] = x[i] * r * (w != nullptr ? w[i] : 1.0);
     error[i] = std::abs(y[i]) * (sum_error(dim) / 2 + 8 * f32_unit) + 0x1p-149;

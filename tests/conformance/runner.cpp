@@ -1,12 +1,17 @@
 #include "conformance/runner.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #ifdef ONEPASS_TEST_CUDA_EMU
-#include "backends/cuda_emu/backend.h"
+#include "support/cuda_emu/backend.h"
 #endif
 #include "conformance/reference.h"
 #include "core/device_state.h"
+#include "core/features.h"
+#include "onepass/backends/cpu.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -119,26 +124,11 @@ std::size_t byte_at(const Operand& o, std::size_t i) {
 
 }  // namespace
 
-const std::vector<std::string>& cpu_paths() {
-  static const std::vector<std::string> paths{"base", "avx2", "avx512", "neon"};
-  return paths;
-}
-
-std::optional<std::uint32_t> path_features(const std::string& path) {
-  const auto bits = [](auto... f) { return (0u | ... | static_cast<std::uint32_t>(f)); };
-  if (path == "base") return 0u;
-  if (path == "avx2") return bits(Feature::avx2, Feature::f16);
-  if (path == "avx512") return bits(Feature::avx2, Feature::f16, Feature::avx512_vnni);
-  if (path == "neon") return bits(Feature::f16, Feature::neon_dotprod);
-  if (path == "best") return ~0u;
-  return std::nullopt;
-}
-
 std::vector<std::string> present_paths() {
   std::vector<std::string> present;
-  const Result<Device> device = Device::open("cpu", {.threads = 1});
-  for (const std::string& path : cpu_paths()) {
-    if (device && (*path_features(path) & ~device->info().features) == 0) present.push_back(path);
+  const Result<Device> device = Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}});
+  for (const CpuPath& path : cpu_paths()) {
+    if (device && (path.features & ~device->info().features) == 0) present.push_back(path.name);
   }
   return present;
 }
@@ -155,15 +145,13 @@ Target::Target(Device device, std::string name, bool is_cpu)
     : device_(device), executor_(device), name_(std::move(name)), is_cpu_(is_cpu) {}
 
 Result<Target> Target::open(const TargetOptions& options) {
-  const std::optional<std::uint32_t> features = path_features(options.path);
+  const std::optional<std::uint32_t> features = cpu_path_features(options.path);
   if (!features) {
     return fail(ErrorCode::invalid_argument, "no CPU path is called '" + options.path + "'");
   }
   DeviceOptions device_options;
-  device_options.threads = options.threads;
-  device_options.cpu_features = *features;
-  device_options.plain_edges = options.plain_edges;
-  device_options.exact_memory = options.exact_memory;
+  device_options.backend = {CpuOptions{.threads = options.threads, .features = *features},
+                            options.cuda};
   ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
   Target target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,

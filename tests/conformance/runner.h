@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conformance/case.h"
+#include "onepass/backends/cuda.h"
 
 namespace onepass::conformance {
 
@@ -15,7 +16,7 @@ struct TargetOptions {
   std::string device = "cpu";
   std::string path = "best";  // CPU: base, avx2, avx512, neon or best
   std::uint32_t threads = 2;
-  bool plain_edges = false, exact_memory = false;  // as in DeviceOptions
+  CudaOptions cuda = {};
   bool forbid = true;  // with AddressSanitizer: the program ends where a kernel leaves its views
 };
 
@@ -48,9 +49,6 @@ class Target {
   bool forbid_ = true;
 };
 
-// Feature bits of a CPU path, or nothing for a name that is none. Known names: cpu_paths().
-std::optional<std::uint32_t> path_features(const std::string& path);
-const std::vector<std::string>& cpu_paths();
 // CPU paths this machine can run, base first.
 std::vector<std::string> present_paths();
 // Names of devices that are available, without the null device.

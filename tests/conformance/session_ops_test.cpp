@@ -2,8 +2,9 @@
 // they are run.
 #include <gtest/gtest.h>
 
-#include "compat/session_op_cases.h"
 #include "conformance/runner.h"
+#include "onepass/backends/cpu.h"
+#include "support/session_op_cases.h"
 
 namespace onepass::conformance::session_ops_test {
 namespace {
@@ -36,12 +37,12 @@ Bytes run(const Device& device, const test::SessionOpCase& op, Way way) {
 class SessionOpPaths : public ::testing::TestWithParam<test::SessionOpCase> {};
 
 TEST_P(SessionOpPaths, SameBitsOnEveryPathAndWay) {
-  const Device base = test::open_cpu({.threads = 1, .cpu_features = 0});
+  const Device base = test::open_cpu({.backend = {CpuOptions{.threads = 1, .features = 0}}});
   const Bytes want = run(base, GetParam(), Way::direct);
   for (const std::string& path : present_paths()) {
     for (const std::uint32_t threads : {1u, 2u, 3u, 8u}) {
-      const Device device =
-          test::open_cpu({.threads = threads, .cpu_features = *path_features(path)});
+      const Device device = test::open_cpu(
+          {.backend = {CpuOptions{.threads = threads, .features = *cpu_path_features(path)}}});
       for (const Way way : {Way::direct, Way::recorded, Way::plan}) {
         EXPECT_EQ(run(device, GetParam(), way), want)
             << path << ", " << threads << " threads, way " << static_cast<int>(way);

@@ -4,8 +4,10 @@
 
 #include "backends/cpu/cpu.h"
 #include "conformance/runner.h"
+#include "core/features.h"
 #ifdef ONEPASS_TEST_CUDA
 #include "backends/cuda/cuda.h"
+#include "onepass/backends/cpu.h"
 #endif
 
 namespace onepass::conformance {
@@ -22,11 +24,10 @@ constexpr const char* head =
     "ci set.\n";
 
 const char* set_of(const KernelRow& row) {
-  const auto needs = [&row](Feature f) { return (row.needs & static_cast<std::uint32_t>(f)) != 0; };
-  if (needs(Feature::avx512_vnni)) return "avx512";
-  if (needs(Feature::avx2)) return "avx2";
-  if (needs(Feature::neon_dotprod)) return "neon";
-  return "base";
+  for (const CpuPath& path : cpu_paths()) {
+    if ((row.needs & ~path.features) == 0) return path.name;
+  }
+  return "?";
 }
 
 // The op refuses packed rows, although its kernels, which count bytes, have rows for every format.
@@ -55,16 +56,15 @@ struct Section {
 
 std::vector<Section> sections() {
   std::vector<Section> list;
-  const std::span<const KernelRow> cpu = cpu_kernel_rows();
+  const KernelTable cpu = cpu_kernel_rows();
 #if defined(__aarch64__)
   Section section{"CPU, aarch64", {}};
-  const std::vector<std::string> paths{"base", "neon"};
 #else
   Section section{"CPU, x86-64", {}};
-  const std::vector<std::string> paths{"base", "avx2", "avx512"};
 #endif
-  for (const std::string& path : paths) {
-    section.columns.push_back({path, {cpu.begin(), cpu.end()}, *path_features(path), true});
+  for (const CpuPath& path : cpu_paths()) {
+    if (!path.is_compiled) continue;
+    section.columns.push_back({path.name, {cpu.begin(), cpu.end()}, path.features, true});
   }
   list.push_back(section);
 #ifdef ONEPASS_TEST_CUDA

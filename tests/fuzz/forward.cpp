@@ -1,5 +1,5 @@
 // The table of architectures names the forward passes; no fuzz program runs one.
-#include "llm/architecture.h"
+#include "model/architecture.h"
 
 namespace onepass::llm {
 

@@ -1,13 +1,13 @@
 // config.json of a model folder.
 #include "input.h"
 #include "io/json.h"
-#include "llm/config.h"
+#include "model/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace onepass;
-  const auto json = io::JsonValue::parse(text_of(data, size));
+  const auto json = io::JsonDocument::parse(text_of(data, size));
   if (!json) return 0;
-  static_cast<void>(llm::read_config(*json));
-  static_cast<void>(llm::read_quantization(*json));
+  static_cast<void>(llm::read_config(json->root()));
+  static_cast<void>(llm::read_quantization(json->root()));
   return 0;
 }

@@ -1,9 +1,9 @@
 // A GGUF header: metadata, tensors, configuration, vocabulary, and text through that vocabulary.
 #include "input.h"
 #include "io/gguf.h"
-#include "llm/config.h"
-#include "llm/tokenizer/tokenizer.h"
-#include "llm/tokenizer/vocabulary.h"
+#include "model/config.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/vocabulary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace onepass;

@@ -4,8 +4,8 @@
 
 #include "input.h"
 #include "io/gguf_file.h"
-#include "llm/tokenizer/tokenizer.h"
-#include "llm/tokenizer/vocabulary.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // tokenizer.json, then a little text through what it describes.
 #include "input.h"
-#include "llm/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace onepass;

@@ -253,7 +253,7 @@ class Layers {
 class FuseLayers : public ::testing::TestWithParam<LayerKind> {};
 
 TEST_P(FuseLayers, GiveTheBitsOfTheSeparateDispatches) {
-  const Device device = Device::open("cpu", {.threads = 2}).value();
+  const Device device = Device::open("cpu", {.backend = {CpuOptions{.threads = 2}}}).value();
   Layers model(GetParam(), device);
   const Plan separate = model.compile(false), fused = model.compile(true);
   EXPECT_EQ(model.run(fused), model.run(separate));

@@ -8,9 +8,9 @@
 #include <functional>
 #include <new>
 
-#include "bitmap_oracle.h"
-#include "model_programs.h"
-#include "random_program.h"
+#include "support/bitmap_oracle.h"
+#include "support/model_programs.h"
+#include "support/random_program.h"
 
 namespace {
 std::atomic<std::size_t> n_allocations{0};
@@ -34,15 +34,9 @@ namespace {
 
 using test::BitRows;
 using test::Bytes;
+using test::dependencies_of;
 using test::ProgramBuilder;
 using test::Random;
-
-Dag dependencies_of(const Program& program) {
-  HazardWorkspace workspace;
-  Dag dag;
-  dependencies(program, workspace, dag);
-  return dag;
-}
 
 BitRows ancestor_rows(const Dag& dag) {
   BitRows rows(dag.size());

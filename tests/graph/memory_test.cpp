@@ -8,25 +8,19 @@
 #include <vector>
 
 #include "graph/hazards.h"
-#include "level_aware_arena.h"
-#include "model_programs.h"
-#include "random_program.h"
+#include "support/level_aware_arena.h"
+#include "support/model_programs.h"
+#include "support/random_program.h"
 
 namespace onepass::graph::memory_test {
 namespace {
 
 using test::Bytes;
+using test::dependencies_of;
 using test::ProgramBuilder;
 using test::touches_of;
 
 constexpr std::uint64_t alignment = 256;
-
-Dag dependencies_of(const Program& program) {
-  HazardWorkspace workspace;
-  Dag dag;
-  dependencies(program, workspace, dag);
-  return dag;
-}
 
 std::uint64_t aligned(std::uint64_t bytes, std::uint64_t unit = alignment) {
   return (bytes + unit - 1) / unit * unit;

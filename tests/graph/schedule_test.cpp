@@ -7,29 +7,24 @@
 #include <numeric>
 #include <string_view>
 
-#include "bitmap_oracle.h"
+#include "graph/ancestor/greedy_order.h"
 #include "graph/hazards.h"
-#include "model_programs.h"
-#include "random_program.h"
+#include "support/bitmap_oracle.h"
+#include "support/model_programs.h"
+#include "support/random_program.h"
 
 namespace onepass::graph::schedule_test {
 namespace {
 
 using test::BitRows;
 using test::Bytes;
+using test::dependencies_of;
 using test::ProgramBuilder;
 using Order = std::vector<std::uint32_t>;
 
 bool full_run() {
   const char* value = std::getenv("ONEPASS_FULL");
   return value != nullptr && std::string_view(value) == "1";
-}
-
-Dag dependencies_of(const Program& program) {
-  HazardWorkspace workspace;
-  Dag dag;
-  dependencies(program, workspace, dag);
-  return dag;
 }
 
 Order recorded_order(const Program& program) {
@@ -164,7 +159,7 @@ void expect_fewest(std::uint64_t seed, std::uint32_t max_nodes) {
 void expect_fewest_for_all(std::uint64_t first_seed, std::uint64_t n, std::uint32_t max_nodes) {
   for (std::uint64_t seed = first_seed; seed < first_seed + n; ++seed) {
     expect_fewest(seed, max_nodes);
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

@@ -15,17 +15,23 @@
 #include <utility>
 
 #include "core/os.h"
+#include "support/ordered_recording.h"
 
 namespace onepass::graph::validate_test {
 namespace {
+
+using testing::describe;
+using testing::find_violations;
+using testing::OrderedRecording;
+using testing::validate;
 
 // Single-threaded code gains little from a sanitizer's slowness: fewer rounds there.
 constexpr int rounds(int n) { return os::sanitized ? n / 10 : n; }
 
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
-constexpr auto levels = ExecutionModel::levels;
-constexpr auto edges = ExecutionModel::edges;
-constexpr auto in_order = ExecutionModel::in_order;
+constexpr auto levels = OrderKind::levels;
+constexpr auto edges = OrderKind::edges;
+constexpr auto in_order = OrderKind::in_order;
 
 const KernelRow plain_row{.name = "plain"};
 
@@ -46,27 +52,8 @@ PhysicalRange write(std::uint64_t region, std::uint64_t lo, std::uint64_t hi) {
 using Preds = std::vector<std::vector<std::uint32_t>>;
 using Pairs = std::set<std::pair<std::uint32_t, std::uint32_t>>;
 
-void set_preds(Recording& r, const Preds& preds) {
-  r.pred_offsets.assign(1, 0);
-  r.preds.clear();
-  for (const auto& list : preds) {
-    r.preds.insert(r.preds.end(), list.begin(), list.end());
-    r.pred_offsets.push_back(static_cast<std::uint32_t>(r.preds.size()));
-  }
-}
-
-// Levels must not decrease along the list.
-void set_levels(Recording& r, const std::vector<std::uint32_t>& level) {
-  r.level_offsets.assign(1, 0);
-  for (std::uint32_t i = 0; i < level.size(); ++i) {
-    r.launches[i].level = level[i];
-    while (r.level_offsets.size() <= level[i]) r.level_offsets.push_back(i);
-  }
-  r.level_offsets.push_back(static_cast<std::uint32_t>(level.size()));
-}
-
-Recording make_recording(const std::vector<Node>& nodes) {
-  Recording r;
+OrderedRecording make_recording(const std::vector<Node>& nodes) {
+  OrderedRecording r;
   r.range_offsets.push_back(0);
   r.launches.reserve(nodes.size());
   for (const Node& n : nodes) {
@@ -78,15 +65,16 @@ Recording make_recording(const std::vector<Node>& nodes) {
   return r;
 }
 
-Recording with_levels(const std::vector<Node>& nodes, const std::vector<std::uint32_t>& level) {
-  Recording r = make_recording(nodes);
-  set_levels(r, level);
+OrderedRecording with_levels(const std::vector<Node>& nodes,
+                             const std::vector<std::uint32_t>& level) {
+  OrderedRecording r = make_recording(nodes);
+  r.set_levels(level);
   return r;
 }
 
-Recording with_preds(const std::vector<Node>& nodes, const Preds& preds) {
-  Recording r = make_recording(nodes);
-  set_preds(r, preds);
+OrderedRecording with_preds(const std::vector<Node>& nodes, const Preds& preds) {
+  OrderedRecording r = make_recording(nodes);
+  r.set_preds(preds);
   return r;
 }
 
@@ -106,7 +94,7 @@ std::uint64_t conflict_bytes(const Touched& a, const Touched& b, std::size_t reg
 
 class Oracle {
  public:
-  explicit Oracle(const Recording& r)
+  explicit Oracle(const OrderedRecording& r)
       : n_(r.launches.size()), touched_(n_), required_(n_, std::vector<bool>(n_)) {
     for (std::size_t i = 0; i < n_; ++i) {
       for (std::uint32_t k = r.range_offsets[i]; k < r.range_offsets[i + 1]; ++k) {
@@ -134,7 +122,7 @@ class Oracle {
   bool required(std::size_t u, std::size_t v) const { return required_[u][v]; }
   const Touched& touched(std::size_t i) const { return touched_[i]; }
 
-  Pairs unordered(const Recording& r, ExecutionModel model) const {
+  Pairs unordered(const OrderedRecording& r, OrderKind model) const {
     std::vector<std::vector<bool>> reach(n_, std::vector<bool>(n_));
     if (model == edges) {
       for (std::size_t v = 0; v < n_; ++v) {
@@ -164,12 +152,12 @@ class Oracle {
   std::vector<std::vector<bool>> required_;
 };
 
-bool has_fence_between(const Recording& r, const Violation& v) {
+bool has_fence_between(const OrderedRecording& r, const Violation& v) {
   return std::any_of(r.launches.begin() + v.first, r.launches.begin() + v.second,
                      [](const RecordedLaunch& l) { return l.is_fence(); });
 }
 
-void expect_true_violation(const Recording& r, const Oracle& oracle, const Violation& v) {
+void expect_true_violation(const OrderedRecording& r, const Oracle& oracle, const Violation& v) {
   ASSERT_LT(v.first, v.second);
   if (!oracle.shares_bytes(v.first, v.second)) {
     EXPECT_EQ(v.lo, v.hi);
@@ -191,7 +179,7 @@ void expect_true_violation(const Recording& r, const Oracle& oracle, const Viola
 }
 
 // Compares with the oracle: all violations, the first one, and validate. Returns how many.
-std::size_t expect_as_oracle(const Recording& r, const Oracle& oracle, ExecutionModel model) {
+std::size_t expect_as_oracle(const OrderedRecording& r, const Oracle& oracle, OrderKind model) {
   const Pairs expected = oracle.unordered(r, model);
   Pairs found;
   for (const Violation& v : find_violations(r, model, no_limit)) {
@@ -251,16 +239,16 @@ std::vector<Node> random_nodes(Random& random) {
 
 // A recording in level order that keeps every order, with the fewest edges.
 struct Correct {
-  Recording recording;
+  OrderedRecording recording;
   Preds preds;
   std::vector<std::uint32_t> level;
 };
 
 Correct make_correct(std::vector<Node> nodes) {
   const std::size_t n = nodes.size();
-  Recording draft = make_recording(nodes);
+  OrderedRecording draft = make_recording(nodes);
   const Oracle before(draft);
-  const auto needs = [](const Oracle& o, const Recording& r, std::size_t u, std::size_t v) {
+  const auto needs = [](const Oracle& o, const OrderedRecording& r, std::size_t u, std::size_t v) {
     return o.required(u, v) || r.launches[u].is_fence() || r.launches[v].is_fence();
   };
   // A fence shares the level of what follows it.
@@ -294,8 +282,8 @@ Correct make_correct(std::vector<Node> nodes) {
       for (std::size_t w = 0; w < u; ++w) reach[w][v] = reach[w][v] || reach[w][u];
     }
   }
-  set_levels(c.recording, c.level);
-  set_preds(c.recording, c.preds);
+  c.recording.set_levels(c.level);
+  c.recording.set_preds(c.preds);
   return c;
 }
 
@@ -303,7 +291,7 @@ Correct make_correct(std::vector<Node> nodes) {
 
 TEST(Validate, NamesTheHazardBothLaunchesAndTheBytes) {
   static const KernelRow matmul{.name = "matmul"}, rope{.name = "rope"};
-  Recording r =
+  OrderedRecording r =
       with_levels({node({write(7, 0, 512)}), node({read(7, 256, 1024), write(8, 0, 4)})}, {0, 0});
   r.launches[0].kernel = &matmul;
   r.launches[1].kernel = &rope;
@@ -329,7 +317,7 @@ TEST(Validate, NamesTheHazardBothLaunchesAndTheBytes) {
 }
 
 TEST(Validate, NamesTheFence) {
-  const Recording r = with_levels({node({}), fence(), node({})}, {0, 0, 0});
+  const OrderedRecording r = with_levels({node({}), fence(), node({})}, {0, 0, 0});
   const std::vector<Violation> found = find_violations(r, levels, no_limit);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].lo, found[0].hi);
@@ -340,7 +328,7 @@ TEST(Validate, NamesTheFence) {
 }
 
 TEST(Validate, AdjacentEmptyAndForeignRangesDoNotConflict) {
-  const Recording r =
+  const OrderedRecording r =
       with_preds({node({write(1, 0, 16)}), node({write(1, 16, 32)}), node({write(1, 8, 8)}),
                   node({write(2, 0, 32)}), node({read(1, 32, 64), write(1, 40, 40)})},
                  {{}, {}, {}, {}, {}});
@@ -349,7 +337,7 @@ TEST(Validate, AdjacentEmptyAndForeignRangesDoNotConflict) {
 
 TEST(Validate, RangesReachTheEndOfTheAddressSpace) {
   const std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
-  const Recording r =
+  const OrderedRecording r =
       with_preds({node({write(top, top - 1, top)}), node({read(top, 0, top)})}, {{}, {}});
   const std::vector<Violation> found = find_violations(r, edges, no_limit);
   ASSERT_EQ(found.size(), 1u);
@@ -374,10 +362,10 @@ TEST(Validate, FenceMayBeKeptWithoutEdgesToIt) {
 }
 
 TEST(Validate, EmptyRecordingIsSound) {
-  const Recording bare;
-  Recording with_offsets;
+  const OrderedRecording bare;
+  OrderedRecording with_offsets;
   with_offsets.level_offsets = with_offsets.pred_offsets = with_offsets.range_offsets = {0};
-  for (ExecutionModel model : {levels, edges, in_order}) {
+  for (OrderKind model : {levels, edges, in_order}) {
     EXPECT_TRUE(validate(bare, model).has_value());
     EXPECT_TRUE(validate(with_offsets, model).has_value());
   }
@@ -385,7 +373,7 @@ TEST(Validate, EmptyRecordingIsSound) {
 
 TEST(Validate, LimitCutsTheList) {
   std::vector<Node> nodes(12, node({write(0, 0, 1)}));
-  const Recording r = with_preds(nodes, Preds(12));
+  const OrderedRecording r = with_preds(nodes, Preds(12));
   EXPECT_TRUE(find_violations(r, edges, 0).empty());
   for (std::size_t limit : {1u, 2u, 7u, 65u, 66u})
     EXPECT_EQ(find_violations(r, edges, limit).size(), limit);
@@ -396,39 +384,51 @@ TEST(Validate, LimitCutsTheList) {
 
 struct Damage {
   const char* what;
-  ExecutionModel model;
-  void (*apply)(Recording&);
+  OrderKind model;
+  void (*apply)(OrderedRecording&);
   const char* says;
 };
 
 TEST(Validate, MalformedRecordingsAreErrors) {
   const Damage damages[] = {
-      {"no ranges", in_order, [](Recording& r) { r.range_offsets.clear(); }, "range_offsets has 0"},
-      {"short ranges", levels, [](Recording& r) { r.range_offsets.pop_back(); }, "expected 4"},
-      {"range end", edges, [](Recording& r) { r.range_offsets.back() = 99; }, "to 99"},
-      {"range start", edges, [](Recording& r) { r.range_offsets[0] = 1; }, "from 1"},
-      {"range order", edges, [](Recording& r) { r.range_offsets[1] = 4000; }, "at least 4000"},
-      {"lost range", edges, [](Recording& r) { r.ranges.pop_back(); }, "expected 0 to 2"},
-      {"reversed", in_order, [](Recording& r) { r.ranges[1].lo = 9; }, "launch 1 has a range"},
-      {"no levels", levels, [](Recording& r) { r.level_offsets.clear(); }, "level_offsets has 0"},
-      {"level end", levels, [](Recording& r) { r.level_offsets.back() = 2; }, "0 to 3"},
-      {"level past", levels, [](Recording& r) { r.level_offsets[1] = 1u << 31; }, "at least"},
-      {"wrong level", levels, [](Recording& r) { r.launches[1].level = 2; },
+      {"no ranges", in_order, [](OrderedRecording& r) { r.range_offsets.clear(); },
+       "range_offsets has 0"},
+      {"short ranges", levels, [](OrderedRecording& r) { r.range_offsets.pop_back(); },
+       "expected 4"},
+      {"range end", edges, [](OrderedRecording& r) { r.range_offsets.back() = 99; }, "to 99"},
+      {"range start", edges, [](OrderedRecording& r) { r.range_offsets[0] = 1; }, "from 1"},
+      {"range order", edges, [](OrderedRecording& r) { r.range_offsets[1] = 4000; },
+       "at least 4000"},
+      {"lost range", edges, [](OrderedRecording& r) { r.ranges.pop_back(); }, "expected 0 to 2"},
+      {"reversed", in_order, [](OrderedRecording& r) { r.ranges[1].lo = 9; },
+       "launch 1 has a range"},
+      {"no levels", levels, [](OrderedRecording& r) { r.level_offsets.clear(); },
+       "level_offsets has 0"},
+      {"level end", levels, [](OrderedRecording& r) { r.level_offsets.back() = 2; }, "0 to 3"},
+      {"level past", levels, [](OrderedRecording& r) { r.level_offsets[1] = 1u << 31; },
+       "at least"},
+      {"wrong level", levels, [](OrderedRecording& r) { r.launches[1].level = 2; },
        "launch 1 has level 2"},
-      {"wrong level", edges, [](Recording& r) { r.launches[2].level = 0; }, "launch 2 has level 0"},
-      {"no edges", edges, [](Recording& r) { r.pred_offsets.clear(); }, "pred_offsets has 0"},
-      {"long edges", edges, [](Recording& r) { r.pred_offsets.push_back(2); }, "has 5 entries"},
-      {"edge order", edges, [](Recording& r) { r.pred_offsets[2] = 77; }, "at least 77"},
-      {"lost edge", levels, [](Recording& r) { r.preds.pop_back(); }, "expected 0 to 1"},
-      {"self edge", edges, [](Recording& r) { r.preds[0] = 1; }, "launch 1 has predecessor 1"},
-      {"later edge", edges, [](Recording& r) { r.preds[0] = 2; }, "launch 1 has predecessor 2"},
-      {"wild edge", edges, [](Recording& r) { r.preds[1] = ~0u; }, "predecessor 4294967295"},
+      {"wrong level", levels, [](OrderedRecording& r) { r.launches[2].level = 0; },
+       "launch 2 has level 0"},
+      {"no edges", edges, [](OrderedRecording& r) { r.pred_offsets.clear(); },
+       "edge_offsets has 0"},
+      {"long edges", edges, [](OrderedRecording& r) { r.pred_offsets.push_back(2); },
+       "has 5 entries"},
+      {"edge order", edges, [](OrderedRecording& r) { r.pred_offsets[2] = 77; }, "at least 77"},
+      {"lost edge", edges, [](OrderedRecording& r) { r.preds.pop_back(); }, "expected 0 to 1"},
+      {"self edge", edges, [](OrderedRecording& r) { r.preds[0] = 1; },
+       "launch 1 waits for launch 1"},
+      {"later edge", edges, [](OrderedRecording& r) { r.preds[0] = 2; },
+       "launch 1 waits for launch 2"},
+      {"wild edge", edges, [](OrderedRecording& r) { r.preds[1] = ~0u; },
+       "waits for launch 4294967295"},
   };
   for (const Damage& damage : damages) {
     SCOPED_TRACE(damage.what);
-    Recording r = with_levels(
+    OrderedRecording r = with_levels(
         {node({write(0, 0, 8)}), node({read(0, 0, 8)}), node({write(0, 4, 6)})}, {0, 1, 2});
-    set_preds(r, {{}, {0}, {1}});
+    r.set_preds({{}, {0}, {1}});
     ASSERT_TRUE(validate(r, damage.model).has_value());
     damage.apply(r);
     const Status status = validate(r, damage.model);
@@ -440,27 +440,29 @@ TEST(Validate, MalformedRecordingsAreErrors) {
     const std::vector<Violation> found = find_violations(r, damage.model, no_limit);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].first, found[0].second);
-    EXPECT_EQ(describe(r, found[0]), status.error().message);
+    EXPECT_EQ(describe(r, found[0], damage.model), status.error().message);
   }
 }
 
 TEST(Validate, DescribesAnyViolationOfAnyRecording) {
-  const Recording r = with_levels({node({}), fence()}, {0, 1});
-  EXPECT_NE(describe(r, {5, 900, 3, 1, 2, true, false}).find("launch 900"), std::string::npos);
-  EXPECT_NE(describe(r, {9, 2, 0, 0, 0, false, false}).find("launch 9"), std::string::npos);
-  EXPECT_NE(describe(Recording{}, {4, 4, 0, 0, 0, false, false}).find("launch 4"),
+  const OrderedRecording r = with_levels({node({}), fence()}, {0, 1});
+  EXPECT_NE(describe(r, {5, 900, 3, 1, 2, true, false, false}).find("launch 900"),
+            std::string::npos);
+  EXPECT_NE(describe(r, {9, 2, 0, 0, 0, false, false, false}).find("launch 9"), std::string::npos);
+  EXPECT_NE(describe(OrderedRecording{}, {4, 4, 0, 0, 0, false, false, false}).find("launch 4"),
             std::string::npos);
 }
 
 TEST(Validate, NamesLaunchesThatChangedPlaces) {
-  Recording r = with_levels({node({write(1, 0, 8)}), node({read(1, 4, 6)}), node({})}, {0, 1, 2});
-  set_preds(r, {{}, {0}, {1}});
+  OrderedRecording r =
+      with_levels({node({write(1, 0, 8)}), node({read(1, 4, 6)}), node({})}, {0, 1, 2});
+  r.set_preds({{}, {0}, {1}});
   for (const auto& [first, second, third, sound] :
        {std::tuple(0u, 1u, 2u, true), {1u, 0u, 2u, false}, {1u, 2u, 0u, true}}) {
     r.launches[0].index = first;
     r.launches[1].index = second;
     r.launches[2].index = third;
-    for (ExecutionModel model : {levels, edges, in_order}) {
+    for (OrderKind model : {levels, edges, in_order}) {
       const Status status = validate(r, model);
       ASSERT_EQ(status.has_value(), sound);
       if (sound) continue;
@@ -473,12 +475,13 @@ TEST(Validate, NamesLaunchesThatChangedPlaces) {
 
 TEST(Validate, NamesLaunchesThatPassedAFence) {
   for (const std::uint32_t wrong : {0u, 1u, 3u, 4u}) {
-    Recording r = with_levels({node({}), node({}), fence(), node({}), node({})}, {0, 0, 1, 1, 1});
-    set_preds(r, {{}, {}, {0, 1}, {2}, {2}});
+    OrderedRecording r =
+        with_levels({node({}), node({}), fence(), node({}), node({})}, {0, 0, 1, 1, 1});
+    r.set_preds({{}, {}, {0, 1}, {2}, {2}});
     for (std::uint32_t i = 0; i < 5; ++i) r.launches[i].index = 10 * i;
-    for (ExecutionModel model : {levels, edges, in_order}) EXPECT_TRUE(validate(r, model));
+    for (OrderKind model : {levels, edges, in_order}) EXPECT_TRUE(validate(r, model));
     r.launches[wrong].index = wrong < 2 ? 25 : 15;
-    for (ExecutionModel model : {levels, edges, in_order}) {
+    for (OrderKind model : {levels, edges, in_order}) {
       const std::vector<Violation> found = find_violations(r, model);
       ASSERT_EQ(found.size(), 1u);
       EXPECT_EQ(found[0].first, std::min(wrong, 2u));
@@ -506,7 +509,7 @@ TEST(Validate, ChangedPlacesEqualTheOracle) {
       std::swap(launches[at].index, launches[at + 1].index);
     }
     const Oracle oracle(c.recording);
-    for (ExecutionModel model : {levels, edges, in_order}) {
+    for (OrderKind model : {levels, edges, in_order}) {
       n_violations += expect_as_oracle(c.recording, oracle, model);
     }
     if (HasFailure()) return;
@@ -519,7 +522,7 @@ TEST(Validate, RandomOrdersEqualTheOracle) {
   std::size_t n_violations = 0, n_sound = 0;
   for (int round = 0; round < rounds(3000); ++round) {
     SCOPED_TRACE(round);
-    Recording r = make_recording(random_nodes(random));
+    OrderedRecording r = make_recording(random_nodes(random));
     const std::uint32_t n = static_cast<std::uint32_t>(r.launches.size());
     const Oracle oracle(r);
 
@@ -527,7 +530,7 @@ TEST(Validate, RandomOrdersEqualTheOracle) {
     const std::uint32_t level_odds = 1 + pick(random, 4);
     for (std::uint32_t i = 1; i < n; ++i)
       level[i] = level[i - 1] + (pick(random, level_odds) == 0 ? 1 : 0);
-    set_levels(r, level);
+    r.set_levels(level);
 
     Preds preds(n);
     const std::uint32_t reach = 1 + pick(random, 12), n_preds = 1 + pick(random, 4);
@@ -535,9 +538,9 @@ TEST(Validate, RandomOrdersEqualTheOracle) {
       for (std::uint32_t k = pick(random, n_preds + 1); k > 0; --k)
         preds[i].push_back(i - 1 - pick(random, std::min(i, reach)));
     }
-    set_preds(r, preds);
+    r.set_preds(preds);
 
-    for (ExecutionModel model : {levels, edges, in_order}) {
+    for (OrderKind model : {levels, edges, in_order}) {
       const std::size_t count = expect_as_oracle(r, oracle, model);
       n_violations += count;
       n_sound += count == 0 ? 1 : 0;
@@ -561,7 +564,7 @@ TEST(Validate, EveryRemovedEdgeIsNamed) {
         Preds cut = c.preds;
         const std::uint32_t u = cut[v][k];
         cut[v].erase(cut[v].begin() + static_cast<std::ptrdiff_t>(k));
-        set_preds(c.recording, cut);
+        c.recording.set_preds(cut);
         SCOPED_TRACE(std::to_string(u) + " -> " + std::to_string(v));
         const bool u_fence = c.recording.launches[u].is_fence();
         const bool v_fence = c.recording.launches[v].is_fence();
@@ -607,7 +610,7 @@ TEST(Validate, EveryMergedLevelIsReported) {
     for (std::uint32_t merged = 0; merged < c.level.back(); ++merged) {
       std::vector<std::uint32_t> level = c.level;
       for (std::uint32_t& l : level) l -= l > merged ? 1 : 0;
-      set_levels(c.recording, level);
+      c.recording.set_levels(level);
       const std::size_t count = expect_as_oracle(c.recording, oracle, levels);
       n_merged += count != 0 ? 1 : 0;
       n_single += count == 1 ? 1 : 0;
@@ -630,13 +633,13 @@ TEST(Validate, LongRecordingsEqualTheOracle) {
       x.fence = round % 2 == 1 && pick(random, 200) == 0;
       if (!x.fence) x.ranges = {random_range(random, 4, 1), random_range(random, 4, 4)};
     }
-    Recording r = make_recording(nodes);
+    OrderedRecording r = make_recording(nodes);
     Preds preds(n);
     for (std::uint32_t i = 1; i < n; ++i) {
       if (pick(random, 300) != 0) preds[i].push_back(i - 1);
       preds[i].push_back(pick(random, i));
     }
-    set_preds(r, preds);
+    r.set_preds(preds);
     found += expect_as_oracle(r, Oracle(r), edges);
   }
   EXPECT_GT(found, 0u);  // how many depends on the standard library's random numbers
@@ -644,7 +647,7 @@ TEST(Validate, LongRecordingsEqualTheOracle) {
 
 TEST(Validate, FindsEveryPairOfManyWriters) {
   const std::size_t n = 1600;  // more pairs than one batch holds
-  const Recording r = with_preds(std::vector<Node>(n, node({write(0, 0, 1)})), Preds(n));
+  const OrderedRecording r = with_preds(std::vector<Node>(n, node({write(0, 0, 1)})), Preds(n));
   EXPECT_EQ(find_violations(r, edges, no_limit).size(), n * (n - 1) / 2);
 }
 
@@ -686,7 +689,7 @@ std::vector<Node> decoder_nodes(std::uint32_t n_layers, std::uint32_t per_layer)
 }
 
 // Edges from the last accesses of each 128-byte cell, levels by longest path, list in level order.
-Recording make_plan(std::vector<Node> nodes) {
+OrderedRecording make_plan(std::vector<Node> nodes) {
   struct Cell {
     std::uint32_t writer = ~0u;
     std::vector<std::uint32_t> readers;
@@ -736,13 +739,13 @@ Recording make_plan(std::vector<Node> nodes) {
     sorted.push_back(std::move(nodes[i]));
     sorted_level.push_back(level[i]);
   }
-  Recording r = make_recording(sorted);
-  set_levels(r, sorted_level);
-  set_preds(r, predecessors(sorted));
+  OrderedRecording r = make_recording(sorted);
+  r.set_levels(sorted_level);
+  r.set_preds(predecessors(sorted));
   return r;
 }
 
-double best_ms(const Recording& r, ExecutionModel model, int repeats) {
+double best_ms(const OrderedRecording& r, OrderKind model, int repeats) {
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < repeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -761,7 +764,7 @@ TEST(Validate, DecoderPlansAreQuick) {
   };
   for (const Size size : {Size{32, 20, 9, 50}, Size{48, 42, 9, 50}, Size{2400, 42, 1, 30000}}) {
     if (os::sanitized && size.n_layers > 1000) continue;
-    Recording r = make_plan(decoder_nodes(size.n_layers, size.per_layer));
+    OrderedRecording r = make_plan(decoder_nodes(size.n_layers, size.per_layer));
     const double by_levels = best_ms(r, levels, size.repeats);
     const double by_edges = best_ms(r, edges, size.repeats);
     std::printf("%zu launches, %zu ranges, %zu edges, %u levels: levels %.2f ms, edges %.2f ms\n",

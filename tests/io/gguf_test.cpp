@@ -10,9 +10,10 @@
 #include <filesystem>
 #include <random>
 
-#include "gguf_writer.h"
+#include "bad_file.h"
 #include "io/gguf_file.h"
 #include "onepass/dtype.h"
+#include "support/gguf_writer.h"
 #include "support/heap.h"
 #include "support/temp_folder.h"
 
@@ -254,23 +255,7 @@ TEST(Gguf, HeapStaysWithinTwiceTheFile) {
   }
 }
 
-TEST(Gguf, OutOfMemoryIsAnError) {
-  const std::vector<std::byte> bytes = sample().finish();
-  std::uint64_t n = 1;
-  for (;; ++n) {
-    fail_heap_allocation(n);
-    const Result<Gguf> file = Gguf::parse(bytes);
-    const bool fired = heap_failure_fired();
-    fail_heap_allocation(0);
-    if (!fired) {
-      EXPECT_TRUE(file);
-      break;
-    }
-    ASSERT_FALSE(file);
-    EXPECT_EQ(file.error().code, ErrorCode::out_of_memory);
-  }
-  EXPECT_GT(n, 3u);
-}
+TEST(Gguf, OutOfMemoryIsAnError) { expect_out_of_memory_is_an_error<Gguf>(sample().finish()); }
 
 TEST(GgufFile, ReadsAndMaps) {
   const TempFolder folder;

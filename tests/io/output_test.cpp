@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "gguf_writer.h"
 #include "io/gguf_file.h"
 #include "io/gguf_output.h"
 #include "io/safetensors_file.h"
 #include "io/safetensors_output.h"
+#include "support/gguf_writer.h"
 #include "support/temp_folder.h"
 
 namespace onepass::test::output_test {

@@ -6,13 +6,11 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <random>
 
-#include "gguf_writer.h"
-#include "io/json.h"
+#include "bad_file.h"
 #include "io/safetensors_file.h"
-#include "support/bad_file_heap.h"
+#include "support/gguf_writer.h"
 #include "support/heap.h"
 #include "support/temp_folder.h"
 
@@ -76,28 +74,9 @@ TEST(Safetensors, ReadsTheTable) {
   EXPECT_TRUE(Safetensors::parse(null_metadata));
 }
 
-struct BadFile {
-  const char* name;
-  ErrorCode code;
-  std::string field;
-  std::function<std::vector<std::byte>()> make;
-};
-void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
-
 class BadSafetensors : public testing::TestWithParam<BadFile> {};
 
-TEST_P(BadSafetensors, IsRefusedWithCodeAndField) {
-  const BadFile& bad = GetParam();
-  const std::vector<std::byte> bytes = bad.make();
-  const BadFileHeap heap(bytes.size(), 1 << 20);
-  const Result<Safetensors> result = Safetensors::parse(bytes);
-  heap.check();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(name(result.error().code), std::string(name(bad.code))) << result.error().to_string();
-  EXPECT_EQ(result.error().field, bad.field) << result.error().to_string();
-  EXPECT_LE(result.error().byte_offset, bytes.size()) << result.error().to_string();
-  EXPECT_FALSE(result.error().message.empty());
-}
+TEST_P(BadSafetensors, IsRefusedWithCodeAndField) { expect_refused<Safetensors>(GetParam()); }
 
 constexpr ErrorCode parse = ErrorCode::parse, limit = ErrorCode::limit;
 constexpr ErrorCode unsupported = ErrorCode::unsupported;
@@ -332,21 +311,7 @@ TEST(Safetensors, ManyTensorsInLinearTimeAndMemory) {
 }
 
 TEST(Safetensors, OutOfMemoryIsAnError) {
-  const std::vector<std::byte> bytes = file_of(sample_header(), 38);
-  std::uint64_t n = 1;
-  for (;; ++n) {
-    fail_heap_allocation(n);
-    const Result<Safetensors> file = Safetensors::parse(bytes);
-    const bool fired = heap_failure_fired();
-    fail_heap_allocation(0);
-    if (!fired) {
-      EXPECT_TRUE(file);
-      break;
-    }
-    ASSERT_FALSE(file);
-    EXPECT_EQ(file.error().code, ErrorCode::out_of_memory);
-  }
-  EXPECT_GT(n, 3u);
+  expect_out_of_memory_is_an_error<Safetensors>(file_of(sample_header(), 38));
 }
 
 class Folder : public testing::Test {
@@ -458,47 +423,6 @@ TEST_F(Folder, BrokenShardIsNamed) {
   const auto file = open();
   ASSERT_FALSE(file);
   EXPECT_NE(file.error().message.find("s2.safetensors"), std::string::npos) << problem(file);
-}
-
-TEST(Json, Values) {
-  const auto v = io::JsonValue::parse(
-      R"( {"a": 1, "b": [true, false, null, -2.5e-3, "x\ty\/"], "c": {"d": 1e-06, "e": 500000.0},
-          "f": 0.7071067811865476, "g": 12345678901234567890, "h": 1e400, "i": -0, "j": 1E2 } )");
-  ASSERT_TRUE(v) << v.error().to_string();
-  EXPECT_TRUE(v->find("a")->is_integer);
-  EXPECT_EQ(v->find("a")->integer, 1u);
-  const auto& items = v->find("b")->items;
-  ASSERT_EQ(items.size(), 5u);
-  EXPECT_TRUE(items[0].boolean);
-  EXPECT_EQ(items[2].kind, io::JsonKind::null);
-  EXPECT_EQ(items[3].number, -2.5e-3);
-  EXPECT_FALSE(items[3].is_integer);
-  EXPECT_EQ(items[4].text, "x\ty/");
-  EXPECT_EQ(v->find("c")->find("d")->number, 1e-06);
-  EXPECT_EQ(v->find("c")->find("e")->number, 500000.0);
-  EXPECT_EQ(v->find("f")->number, 0.7071067811865476);
-  EXPECT_EQ(v->find("g")->integer, 12345678901234567890u);
-  EXPECT_GT(v->find("h")->number, 1e308);
-  EXPECT_EQ(v->find("j")->number, 100.0);
-  EXPECT_EQ(v->find("nobody"), nullptr);
-  EXPECT_EQ(v->find("a")->find("x"), nullptr);
-}
-
-TEST(Json, Refuses) {
-  for (const char* text :
-       {"",    "{",     "[1,]", "[,1]",        "{\"a\":1,}", "{\"a\" 1}",
-        "nul", "truth", "01",   "1.",          ".5",         "+1",
-        "1e",  "--1",   "\"a",  "\"\\ud800\"", "[1] 2",      "{\"a\":{\"b\":1,\"b\":2}}",
-        "'a'", "NaN"}) {
-    const auto v = io::JsonValue::parse(text);
-    ASSERT_FALSE(v) << text;
-    EXPECT_EQ(v.error().code, ErrorCode::parse) << text;
-    EXPECT_LE(v.error().byte_offset, std::strlen(text)) << text;
-  }
-  const auto deep = io::JsonValue::parse(std::string(100000, '['));
-  ASSERT_FALSE(deep);
-  EXPECT_EQ(deep.error().code, ErrorCode::limit);
-  EXPECT_EQ(deep.error().byte_offset, io::max_json_depth);
 }
 
 TEST(SafetensorsFile, PublishedFolders) {

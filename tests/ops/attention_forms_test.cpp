@@ -2,10 +2,11 @@
 // linear cache bit by bit.
 #include <limits>
 
+#include "attention_params.h"
+#include "core/features.h"
 #include "kernel_harness.h"
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
-#include "ops/attention/params.h"
 
 namespace onepass::test::attention_forms_test {
 namespace {
@@ -64,22 +65,6 @@ std::vector<double> reference(const ops::AttentionParams& p, const std::vector<f
   return out;
 }
 
-ops::AttentionParams base(std::uint32_t rows, std::uint32_t heads, std::uint32_t kv_heads,
-                          std::uint32_t head_dim, std::uint32_t slots, std::uint32_t capacity,
-                          DType v_type) {
-  ops::AttentionParams p{};
-  p.rows = rows;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  p.head_dim = head_dim;
-  p.slots = slots;
-  p.capacity = capacity;
-  p.causal = 1;
-  p.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  p.v_type = static_cast<std::uint32_t>(v_type);
-  return p;
-}
-
 // Puts positions [from, to) of a sequence at the place that `place(position)` names.
 template <class Place>
 void put(std::vector<std::byte>& cache, const Stored& from, const Sequence& s, DType type,
@@ -112,7 +97,8 @@ TEST(AttentionForms, TypesHeadsAndCuts) {
     for (DType k_type : cache_dtypes) {
       for (DType v_type : cache_dtypes) {
         for (std::uint32_t rows : {1u, k_type == v_type ? 7u : 2u}) {
-          ops::AttentionParams p = base(rows, s.heads, s.kv_heads, s.dim, 1, 700, v_type);
+          ops::AttentionParams p =
+              attention_params(rows, s.heads, s.kv_heads, s.dim, 1, 700, v_type);
           p.kv_len = 601;
           const Sequence keys(k_type, v_type, s.kv_heads, 700, s.dim, 31);
           const std::vector<float> q = random_floats(std::size_t{rows} * s.heads * s.dim, 33, 2.0f);
@@ -139,7 +125,7 @@ TEST(AttentionForms, PrefillRowsHaveTheBitsOfDecode) {
   for (std::uint32_t group : {1u, 2u, 4u, 7u}) {
     for (std::uint32_t window : {0u, 1u, 100u, 300u}) {
       const std::uint32_t rows = 150, heads = 2 * group, dim = 40, n = 620;
-      ops::AttentionParams p = base(rows, heads, 2, dim, 1, n, DType::f16);
+      ops::AttentionParams p = attention_params(rows, heads, 2, dim, 1, n, DType::f16);
       p.kv_len = n;
       p.window = window;
       p.softcap = window == 100 ? 4.0f : 0.0f;
@@ -167,7 +153,7 @@ TEST(AttentionForms, PrefillRowsHaveTheBitsOfDecode) {
 
 TEST(AttentionForms, Sinks) {
   for (std::uint32_t n : {1u, 40u, 530u}) {
-    ops::AttentionParams p = base(1, 6, 2, 48, 1, 530, DType::f32);
+    ops::AttentionParams p = attention_params(1, 6, 2, 48, 1, 530, DType::f32);
     p.kv_len = n;
     const Sequence keys(DType::f32, DType::f32, 2, 530, 48, 51);
     const std::vector<float> q = random_floats(6 * 48, 53, 3.0f);
@@ -208,14 +194,14 @@ TEST(AttentionForms, PagesHaveTheBitsOfALinearCache) {
       const auto step =
           step_bytes(rows, {{lengths[0], offsets[0], 0, 0}, {lengths[1], offsets[1], 0, 0}}, 5);
       const std::vector<float> q = random_floats(5 * heads * dim, 65, 2.0f);
-      ops::AttentionParams p = base(5, heads, kv_heads, dim, n_pages, 256, type);
+      ops::AttentionParams p = attention_params(5, heads, kv_heads, dim, n_pages, 256, type);
       p.has_step = 1;
       p.window = window;
       KernelRun run(Op::attention, type);
       run.params(p).in(q).in(k).in(v).in(step).in(list).none().out(q.size() * 4).run();
       const std::vector<float> got = run.get<float>(6);
       for (std::uint32_t r = 0; r < 5; ++r) {
-        ops::AttentionParams one = base(1, heads, kv_heads, dim, 1, 768, type);
+        ops::AttentionParams one = attention_params(1, heads, kv_heads, dim, 1, 768, type);
         one.kv_len = rows[r].position + 1;
         one.window = window;
         const Sequence& s = *sequences[rows[r].slot];
@@ -229,7 +215,7 @@ TEST(AttentionForms, PagesHaveTheBitsOfALinearCache) {
 }
 
 TEST(AttentionForms, MissingPagesHoldNoKeys) {
-  ops::AttentionParams p = base(1, 1, 1, 32, 2, 256, DType::f32);
+  ops::AttentionParams p = attention_params(1, 1, 1, 32, 2, 256, DType::f32);
   p.has_step = 1;
   const Sequence keys(DType::f32, DType::f32, 1, 512, 32, 71);
   const std::vector<float> q = random_floats(32, 73);
@@ -261,14 +247,14 @@ TEST(AttentionForms, RingsHaveTheBitsOfALinearCache) {
         std::vector<StepRow> step_rows;
         for (std::uint32_t r = 0; r < rows; ++r) step_rows.push_back({0, length - rows + r, 0, 0});
         const std::vector<float> q = random_floats(std::size_t{rows} * heads * dim, 83, 2.0f);
-        ops::AttentionParams p = base(rows, heads, kv_heads, dim, 1, capacity, type);
+        ops::AttentionParams p = attention_params(rows, heads, kv_heads, dim, 1, capacity, type);
         p.has_step = 1;
         p.ring = 1;
         p.window = window;
         KernelRun ring(Op::attention, type);
         ring.params(p).in(q).in(k).in(v).in(step_bytes(step_rows, {{length, 0, 0, 0}}, rows));
         ring.none().none().out(q.size() * 4).run();
-        ops::AttentionParams flat = base(rows, heads, kv_heads, dim, 1, total, type);
+        ops::AttentionParams flat = attention_params(rows, heads, kv_heads, dim, 1, total, type);
         flat.kv_len = length;
         flat.window = window;
         KernelRun linear(Op::attention, type);
@@ -289,7 +275,8 @@ TEST(AttentionQ, SameBitsAsAttentionThenQuantize) {
     for (std::uint32_t rows : {1u, 5u}) {
       for (std::uint32_t threads : {1u, 16u}) {
         const DType k_type = s.dim % 32 == 0 ? DType::q8_0 : DType::f16;
-        ops::AttentionParams p = base(rows, s.heads, s.kv_heads, s.dim, 1, 530, DType::f16);
+        ops::AttentionParams p =
+            attention_params(rows, s.heads, s.kv_heads, s.dim, 1, 530, DType::f16);
         p.kv_len = 530;
         const Sequence keys(k_type, DType::f16, s.kv_heads, 530, s.dim, 91);
         const std::vector<float> q = random_floats(std::size_t{rows} * s.heads * s.dim, 93, 2.0f);
@@ -313,9 +300,10 @@ TEST(AttentionForms, DevicesAndReplaysGiveTheSameBits) {
   const std::vector<float> q = random_floats(heads * dim, 103, 2.0f);
   std::vector<float> first;
   for (std::uint32_t threads : {1u, 2u, 5u}) {
-    for (std::uint32_t features : {~0u, static_cast<std::uint32_t>(Feature::avx2), 0u}) {
+    for (std::uint32_t features : {~0u, feature_bits(Feature::avx2), 0u}) {
       const Device device =
-          Device::open("cpu", {.threads = threads, .cpu_features = features}).value();
+          Device::open("cpu", {.backend = {CpuOptions{.threads = threads, .features = features}}})
+              .value();
       const Buffer q_memory = device.allocate(q.size() * 4).value();
       const Buffer out = device.allocate(q.size() * 4).value();
       const Buffer k = device.allocate(sequence.k.bytes.size()).value();
@@ -346,7 +334,7 @@ TEST(AttentionForms, DevicesAndReplaysGiveTheSameBits) {
 
 TEST(AttentionForms, LaunchRefusesWhatDoesNotFit) {
   const auto status = [](auto change, std::size_t page_bytes = 0) {
-    ops::AttentionParams p = base(2, 4, 2, 16, 1, 256, DType::f32);
+    ops::AttentionParams p = attention_params(2, 4, 2, 16, 1, 256, DType::f32);
     p.kv_len = 20;
     change(p);
     KernelRun run(Op::attention, DType::f32);

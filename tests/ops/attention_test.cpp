@@ -1,7 +1,7 @@
 #include <limits>
 
+#include "attention_params.h"
 #include "kernel_harness.h"
-#include "ops/attention/params.h"
 
 namespace onepass::test::attention_test {
 namespace {
@@ -42,20 +42,6 @@ std::vector<double> reference(const ops::AttentionParams& p, const std::vector<f
   return out;
 }
 
-ops::AttentionParams base(std::uint32_t rows, std::uint32_t heads, std::uint32_t kv_heads,
-                          std::uint32_t head_dim, std::uint32_t slots, std::uint32_t capacity) {
-  ops::AttentionParams p{};
-  p.rows = rows;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  p.head_dim = head_dim;
-  p.slots = slots;
-  p.capacity = capacity;
-  p.causal = 1;
-  p.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  return p;
-}
-
 struct Cache {
   Stored k, v;
 };
@@ -70,7 +56,7 @@ TEST(Attention, LastRowsOfALength) {
       for (bool causal : {true, false}) {
         for (std::uint32_t window : {0u, 1u, 4u, 70u}) {
           for (float softcap : {0.0f, 5.0f}) {
-            ops::AttentionParams p = base(5, 4, 2, 40, 1, 150);
+            ops::AttentionParams p = attention_params(5, 4, 2, 40, 1, 150);
             p.kv_len = 137;
             p.causal = causal ? 1 : 0;
             p.window = window;
@@ -107,7 +93,7 @@ TEST(Attention, LastRowsOfALength) {
 
 TEST(Attention, WindowGoldenKeys) {
   // Position 10 with a window of 4 sees keys 7 to 10: v holds one bit per key, scores are equal.
-  ops::AttentionParams p = base(1, 1, 1, 1, 1, 16);
+  ops::AttentionParams p = attention_params(1, 1, 1, 1, 1, 16);
   p.kv_len = 11;
   p.window = 4;
   std::vector<float> v(16);
@@ -126,7 +112,7 @@ TEST(Attention, WindowGoldenKeys) {
 }
 
 TEST(Attention, StepRowsOfSeveralSlots) {
-  ops::AttentionParams p = base(6, 2, 1, 16, 3, 100);
+  ops::AttentionParams p = attention_params(6, 2, 1, 16, 3, 100);
   p.has_step = 1;
   const Cache cache = make_cache(p, DType::f16, DType::f32);
   const std::vector<float> q = random_floats(6 * 2 * 16, 24);
@@ -155,7 +141,7 @@ TEST(Attention, RowBitsDependOnTheRowAlone) {
   // The same keys in caches of two capacities, alone and among others, with and without a step.
   const std::uint32_t dim = 24, length = 130;
   const std::vector<float> q = random_floats(3 * 2 * dim, 25);
-  ops::AttentionParams small = base(3, 2, 2, dim, 1, 200);
+  ops::AttentionParams small = attention_params(3, 2, 2, dim, 1, 200);
   small.kv_len = length;
   const Cache cache = make_cache(small, DType::f32, DType::f32);
   KernelRun all(Op::attention, DType::f32);
@@ -170,7 +156,7 @@ TEST(Attention, RowBitsDependOnTheRowAlone) {
       .run();
   const std::vector<float> want = all.get<float>(6);
 
-  ops::AttentionParams large = base(1, 2, 2, dim, 2, 777);
+  ops::AttentionParams large = attention_params(1, 2, 2, dim, 2, 777);
   large.has_step = 1;
   std::vector<float> k(2 * 2 * 777 * dim, 9.0f), v = k;
   for (std::size_t h = 0; h < 2; ++h) {
@@ -192,7 +178,7 @@ TEST(Attention, RowBitsDependOnTheRowAlone) {
 }
 
 TEST(Attention, KeysBeyondTheRowAreNotRead) {
-  ops::AttentionParams p = base(1, 1, 1, 8, 1, 128);
+  ops::AttentionParams p = attention_params(1, 1, 1, 8, 1, 128);
   p.kv_len = 70;
   const float nan_value = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> k = random_floats(128 * 8, 26), v = random_floats(128 * 8, 27);
@@ -203,7 +189,7 @@ TEST(Attention, KeysBeyondTheRowAreNotRead) {
 }
 
 TEST(Attention, ScoresOfMinusInfinityGiveZeros) {
-  ops::AttentionParams p = base(1, 1, 1, 1, 1, 4);
+  ops::AttentionParams p = attention_params(1, 1, 1, 1, 1, 4);
   p.kv_len = 4;
   const std::vector<float> k(4, -std::numeric_limits<float>::infinity());
   KernelRun run(Op::attention, DType::f32);
@@ -214,7 +200,7 @@ TEST(Attention, ScoresOfMinusInfinityGiveZeros) {
 }
 
 TEST(Attention, BrokenStepTouchesNothing) {
-  ops::AttentionParams p = base(2, 1, 1, 4, 1, 4);
+  ops::AttentionParams p = attention_params(2, 1, 1, 4, 1, 4);
   p.has_step = 1;
   std::vector<std::byte> step = step_bytes({{0, 0, 0, 0}}, {{1, 0, 0, 0}}, 1);
   const std::uint32_t huge = 0xffffffffu;

@@ -30,12 +30,12 @@ void expect_embeds(DType type, std::uint32_t dim, const std::vector<std::byte>& 
   for (float scale : {1.0f, 7.3f}) {
     std::vector<float> want = expected(values, dim, scale);
     KernelRun plain(Op::embed, type);
-    plain.params(ops::EmbedParams{6, vocab, dim, 1, scale}).in(table).in(tokens);
+    plain.params(ops::EmbedParams{6, vocab, dim, 1, scale, 0, 0}).in(table).in(tokens);
     plain.out(want.size() * 4).run();
     EXPECT_EQ(plain.get<float>(2), want) << name(type);
 
     KernelRun step(Op::embed, type);
-    step.params(ops::EmbedParams{6, vocab, dim, 0, scale}).in(table);
+    step.params(ops::EmbedParams{6, vocab, dim, 0, scale, 0, 0}).in(table);
     step.in(step_bytes(token_rows(), {{0, 0, 0, 0}}, 4)).out(want.size() * 4).run(false);
     std::vector<float> got = step.get<float>(2);
     const std::vector<std::uint8_t> bytes = step.get<std::uint8_t>(2);
@@ -103,12 +103,12 @@ TEST(EmbedAffine, EveryWidthGroupAndScaleType) {
         for (float scale : {1.0f, -2.5f}) {
           std::vector<float> want = expected(values, dim, scale);
           KernelRun run(Op::embed_affine, type);
-          run.params(ops::EmbedAffineParams{6, vocab, dim, 1, scale, bits, group});
+          run.params(ops::EmbedAffineParams{6, vocab, dim, 1, scale, bits, group, 0, 0});
           run.in(words).in(scales.bytes).in(biases.bytes).in(tokens).out(want.size() * 4).run();
           EXPECT_EQ(run.get<float>(4), want) << bits << " bits, group " << group;
 
           KernelRun step(Op::embed_affine, type);
-          step.params(ops::EmbedAffineParams{6, vocab, dim, 0, scale, bits, group});
+          step.params(ops::EmbedAffineParams{6, vocab, dim, 0, scale, bits, group, 0, 0});
           step.in(words).in(scales.bytes).in(biases.bytes);
           step.in(step_bytes(token_rows(), {{0, 0, 0, 0}}, 6)).out(want.size() * 4).run();
           EXPECT_EQ(step.get<float>(4), want) << bits << " bits, group " << group;
@@ -122,7 +122,7 @@ TEST(EmbedAffine, ParamsThatDoNotFit) {
   const std::vector<float> some(4096);
   const auto refused = [&](std::uint32_t dim, std::uint32_t bits, std::uint32_t group) {
     KernelRun run(Op::embed_affine, DType::f32);
-    run.params(ops::EmbedAffineParams{1, 1, dim, 1, 1.0f, bits, group});
+    run.params(ops::EmbedAffineParams{1, 1, dim, 1, 1.0f, bits, group, 0, 0});
     run.in(some).in(some).in(some).in(some).out(16384);
     return !run.launch_status().has_value();
   };

@@ -38,23 +38,12 @@
 
 namespace onepass::test {
 
-inline std::vector<std::span<const KernelRow>> kernel_tables() {
-  return {ops::norm_cpu_kernels(),     ops::elementwise_cpu_kernels(), ops::softmax_cpu_kernels(),
-          ops::rope_cpu_kernels(),     ops::matmul_cpu_kernels(),      ops::attention_cpu_kernels(),
-          ops::kv_cache_cpu_kernels(), ops::embed_cpu_kernels(),       ops::sample_cpu_kernels(),
-          ops::quantize_cpu_kernels(), ops::move_cpu_kernels(),        ops::moe_cpu_kernels()};
-}
-
 // The rows a machine with these features can run, best first.
 inline std::vector<const KernelRow*> find_rows(Op op, DType format,
                                                std::uint32_t features = cpu_features()) {
   std::vector<const KernelRow*> rows;
-  for (std::span<const KernelRow> table : kernel_tables()) {
-    for (const KernelRow& row : table) {
-      if (row.op == op && row.format == format && (row.needs & ~features) == 0) {
-        rows.push_back(&row);
-      }
-    }
+  for (const KernelRow& row : cpu_kernel_rows()) {
+    if (row.op == op && row.format == format && (row.needs & ~features) == 0) rows.push_back(&row);
   }
   return rows;
 }
@@ -221,7 +210,7 @@ class KernelRun {
     args.persistent = persistent[0].bytes.data();
     for (std::uint32_t tile : order) {
       args.tile = tile;
-      row.cpu(args);
+      cpu_function(row)(args);
     }
     for (const Line& line : persistent) {
       for (std::byte b : line.bytes) {

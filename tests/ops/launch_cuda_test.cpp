@@ -1,15 +1,23 @@
-// Launch arithmetic of the CUDA kernels other than matmul; no device.
+// Launch arithmetic of the CUDA kernels; no device.
 #include "ops/attention/launch_cuda.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "onepass/device.h"
 #include "onepass/step_state.h"
 #include "ops/attention/kernels.h"
 #include "ops/attention/params.h"
+#include "ops/elementwise/kernels.h"
+#include "ops/elementwise/params.h"
 #include "ops/launch.h"
+#include "ops/matmul/kernels.h"
+#include "ops/matmul/launch_cuda.h"
+#include "ops/matmul/params.h"
+#include "ops/norm/kernels.h"
+#include "ops/norm/params.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
 #include "ops/sample/kernels.h"
@@ -166,6 +174,58 @@ TEST(LaunchCuda, RopeStoreHasAWarpForEveryHead) {
   Launch launch;
   ASSERT_TRUE(launch_rope_store_cuda(h200(), d, launch));
   EXPECT_EQ(launch.grid[0] * launch.group[0], 48u * 32);
+}
+
+TEST(LaunchCuda, MatmulCoversEveryColumnWithinTheGridsLimits) {
+  struct MatmulSizes {
+    std::uint32_t m, n, k;
+  };
+  for (const auto [m, n, k] : {MatmulSizes{1, 1, 32}, MatmulSizes{1, 4097, 64},
+                               MatmulSizes{5, 128256, 4096}, MatmulSizes{1000000, 3, 32}}) {
+    Dispatch d = with_views(
+        Op::matmul, DType::q8_0,
+        {std::uint64_t{4} * m * k, std::uint64_t{n} * k / 32 * 34, std::uint64_t{4} * m * n});
+    d.set_params(MatmulParams{m, n, k});
+    Launch launch;
+    ASSERT_TRUE(launch_matmul_cuda(DeviceInfo{}, d, launch));
+    EXPECT_GE(std::uint64_t{launch.grid[0]} * any_columns, n);
+    EXPECT_LT(std::uint64_t{launch.grid[0] - 1} * any_columns, n);
+    EXPECT_GE(launch.grid[1], 1u);
+    EXPECT_LE(launch.grid[1], 65535u);
+    EXPECT_EQ(launch.group[0] % 32, 0u);
+    EXPECT_GT(launch.bytes_moved, std::uint64_t{n} * k);
+  }
+}
+
+TEST(LaunchCuda, NormHasWholeWarpsForEveryRow) {
+  for (const std::uint32_t dim : {1u, 129u, 4096u, 100000u}) {
+    Dispatch d =
+        with_views(Op::rms_norm, DType::f32,
+                   {std::uint64_t{12} * dim, std::uint64_t{4} * dim, std::uint64_t{12} * dim});
+    d.set_params(RmsNormParams{3, dim, 1e-5f, 1});
+    Launch launch;
+    ASSERT_TRUE(launch_norm_cuda(DeviceInfo{}, d, launch));
+    EXPECT_EQ(launch.grid[0], dim <= norm_warp_dim ? 1u : 3u);
+    EXPECT_EQ(launch.group[0] % 32, 0u);
+    EXPECT_LE(launch.group[0], 1024u);
+    EXPECT_GE(launch.group[0], dim <= norm_warp_dim ? 96u : std::min(1024u, dim / 8));
+  }
+}
+
+TEST(LaunchCuda, ElementwiseCoversEveryElementWithinTheGridsLimits) {
+  for (const std::uint64_t n : {std::uint64_t{1}, std::uint64_t{1025}, std::uint64_t{1} << 42}) {
+    Dispatch d = with_views(Op::add, DType::f32, {4 * n, 4 * n, 4 * n});
+    d.set_params(ElementwiseParams{static_cast<std::uint32_t>(n),
+                                   static_cast<std::uint32_t>(n >> 32), 0.0f, 0});
+    Launch launch;
+    ASSERT_TRUE(launch_elementwise_cuda(DeviceInfo{}, d, launch));
+    EXPECT_LE(launch.grid[0], 0x7fffffffu);
+    const std::uint64_t covered = std::uint64_t{4} * launch.grid[0] * launch.group[0];
+    EXPECT_TRUE(covered >= n || launch.grid[0] == 0x7fffffffu);
+    Dispatch short_view = with_views(Op::add, DType::f32, {4 * n, 4 * n, 4 * n - 4});
+    short_view.params = d.params;
+    EXPECT_FALSE(launch_elementwise_cuda(DeviceInfo{}, short_view, launch));
+  }
 }
 
 }  // namespace

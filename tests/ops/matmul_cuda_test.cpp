@@ -5,6 +5,7 @@
 #include <bit>
 #include <optional>
 
+#include "core/features.h"
 #include "onepass/device.h"
 #include "ops/launch.h"
 #include "ops/matmul/kernels.h"
@@ -18,7 +19,7 @@ DeviceInfo h200() {
   DeviceInfo info;
   info.compute_units = 132;
   info.max_shared_bytes = 227u << 10;
-  info.features = static_cast<std::uint32_t>(Feature::tensor_cores);
+  info.features = feature_bits(Feature::tensor_cores);
   return info;
 }
 
@@ -49,7 +50,7 @@ Dispatch make(Op op, DType format, std::uint32_t m, std::uint32_t n, std::uint32
     case Op::matmul_id:
       bind(matrix_bytes(DType::u32, m, 1));
       bind(out);
-      d.set_params(MatmulIdParams{m, 1, 1, n, k, 0});
+      d.set_params(MatmulIdParams{m, 1, 1, n, k, 0, 0, 0});
       break;
     default:
       bind(out);

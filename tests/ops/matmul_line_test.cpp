@@ -11,10 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda_emu/kernel.h"
+// The language of the kernel headers below.
+// clang-format off
+#include "support/cuda_emu/kernel.h"
+// clang-format on
+
 #include "ops/matmul/launch_cuda.h"
 #include "ops/matmul/params.h"
 #include "quant/split.h"
+#include "support/float64.h"
 
 namespace onepass::ops::matmul_line_test {
 namespace {
@@ -58,14 +63,12 @@ class Case {
     values_.clear();
     auto* x = reinterpret_cast<float*>(data(x_));
     auto* w = reinterpret_cast<float*>(data(norm_));
-    double squares = 0;
     for (std::uint32_t i = 0; i < k_; ++i) {
       x[i] =
           i / 32 == 1 ? 0.0f : static_cast<float>(static_cast<int>(random_() % 2001) - 1000) / 64;
       w[i] = static_cast<float>(random_() % 1000) / 500;
-      squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     }
-    const double factor = 1 / std::sqrt(squares / k_ + static_cast<double>(eps));
+    const double factor = test::rms_factor(std::span(x, k_), static_cast<double>(eps));
     for (std::uint32_t b = 0; b < k_; b += 32) {
       float top = 0.0f;
       for (std::uint32_t i = b; i < b + 32; ++i) top = std::max(top, std::fabs(x[i] * w[i]));

@@ -2,6 +2,7 @@
 #include <functional>
 #include <random>
 
+#include "core/features.h"
 #include "kernel_harness.h"
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
@@ -13,7 +14,7 @@
 namespace onepass::test::matmul_packed_test {
 namespace {
 
-constexpr std::uint32_t avx2 = static_cast<std::uint32_t>(Feature::avx2);
+constexpr std::uint32_t avx2 = feature_bits(Feature::avx2);
 // Masks of the instruction sets below the machine's best.
 const std::uint32_t feature_sets[] = {~0u, avx2, 0u};
 
@@ -444,7 +445,7 @@ TEST(MatmulIdPacked, EveryPairGivesTheBitsOfItsExpertsMatmul) {
         const std::vector<float> x = random_floats(std::size_t{rows} * k, 60);
         for (std::uint32_t features : feature_sets) {
           KernelRun run(Op::matmul_id, w[0][f].type, features);
-          run.params(ops::MatmulIdParams{tokens, used, experts, n, k, pair_rows});
+          run.params(ops::MatmulIdParams{tokens, used, experts, n, k, pair_rows, 0, 0});
           run.in(input_for(w[0][f].type, x, rows)).in(stacked).in(ids);
           run.out(std::size_t{tokens} * used * n * 4).run();
           const std::vector<float> got = run.get<float>(3);
@@ -469,7 +470,7 @@ TEST(MatmulPacked, SessionQuantizesAndThreadsDoNotMatter) {
     const std::vector<float> x = random_floats(std::size_t{m} * k, 71);
     const std::vector<float> want = matmul(w, x, m, n, k);
     for (std::uint32_t threads : {1u, 3u}) {
-      Device device = Device::open("cpu", {.threads = threads}).value();
+      Device device = Device::open("cpu", {.backend = {CpuOptions{.threads = threads}}}).value();
       Buffer xb = device.allocate(x.size() * 4).value();
       Buffer wb = device.allocate(w.packed.size()).value();
       Buffer yb = device.allocate(want.size() * 4).value();

@@ -168,7 +168,7 @@ TEST(MatmulId, PicksTheExpertsRows) {
     // 7 does not exist; token 2 names one expert twice.
     const std::vector<std::uint32_t> ids = {2, 0, 7, 1, 1, 1, 0, 2};
     KernelRun run(Op::matmul_id, type);
-    run.params(ops::MatmulIdParams{tokens, used, experts, n, k, 0}).in(x).in(w.bytes).in(ids);
+    run.params(ops::MatmulIdParams{tokens, used, experts, n, k, 0, 0, 0}).in(x).in(w.bytes).in(ids);
     run.out(std::size_t{tokens} * used * n * 4).run();
     const std::vector<float> y = run.get<float>(3);
     const std::size_t row_bytes = w.bytes.size() / (experts * n);

@@ -45,7 +45,7 @@ TEST(Gather, RowsOfEveryUnpackedType) {
         want.insert(want.end(), from, from + static_cast<std::ptrdiff_t>(row));
       }
       KernelRun run(Op::gather, type);
-      run.params(ops::GatherParams{6, source_rows, static_cast<std::uint32_t>(row)});
+      run.params(ops::GatherParams{6, source_rows, static_cast<std::uint32_t>(row), 0, 0});
       run.in(x).in(indices).out(want.size()).run();
       EXPECT_EQ(run.get<std::uint8_t>(2), want) << name(type);
     }
@@ -61,12 +61,12 @@ TEST(Gather, ManyRowsInTilesAndNoneToTakeFrom) {
     for (std::uint32_t c = 0; c < 64; ++c) want.push_back(i * 64 + c);
   }
   KernelRun run(Op::gather, DType::u32);
-  run.params(ops::GatherParams{n, 50, bytes}).in(x).in(indices).out(n * bytes).run();
+  run.params(ops::GatherParams{n, 50, bytes, 0, 0}).in(x).in(indices).out(n * bytes).run();
   ASSERT_GT(run.launch().tiles, 1u);
   EXPECT_EQ(run.get<std::uint32_t>(2), want);
 
   KernelRun empty(Op::gather, DType::u32);
-  empty.params(ops::GatherParams{1, 0, 4}).none().in(std::vector<std::uint32_t>{0}).out(4);
+  empty.params(ops::GatherParams{1, 0, 4, 0, 0}).none().in(std::vector<std::uint32_t>{0}).out(4);
   EXPECT_FALSE(empty.launch_status().has_value());
 }
 

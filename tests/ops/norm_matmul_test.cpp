@@ -4,11 +4,11 @@
 #include <cmath>
 #include <vector>
 
-#include "backends/cuda_emu/backend.h"
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "quant/packed.h"
 #include "quant/q4_0.h"
+#include "support/cuda_emu/backend.h"
 
 namespace onepass::norm_matmul_test {
 namespace {

@@ -2,6 +2,7 @@
 #include "ops/elementwise/params.h"
 #include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
+#include "support/float64.h"
 
 namespace onepass::test::norm_test {
 namespace {
@@ -10,15 +11,8 @@ constexpr DType row_dtypes[] = {DType::f32, DType::f16, DType::bf16};
 
 std::vector<double> reference(const std::vector<double>& x, const std::vector<double>& weight,
                               std::size_t dim, double eps) {
-  std::vector<double> y(x.size());
-  for (std::size_t r = 0; r < x.size(); r += dim) {
-    double squares = 0;
-    for (std::size_t i = 0; i < dim; ++i) squares += x[r + i] * x[r + i];
-    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
-    for (std::size_t i = 0; i < dim; ++i) {
-      y[r + i] = x[r + i] * scale * (weight.empty() ? 1.0 : weight[i]);
-    }
-  }
+  std::vector<double> y = x;
+  rms_norm(y, weight.empty() ? std::vector<double>(dim, 1.0) : weight, eps);
   return y;
 }
 

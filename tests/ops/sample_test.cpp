@@ -328,7 +328,8 @@ TEST(Sample, ReplaysOnADevice) {
   const std::vector<float> x = random_floats(vocab, 13, 6.0f);
   const Settings set{0.9f, 50, 0.98f, 0.0f};
   for (std::uint32_t threads : {1u, 2u, 5u}) {
-    const Result<Device> device = Device::open("cpu", {.threads = threads});
+    const Result<Device> device =
+        Device::open("cpu", {.backend = {CpuOptions{.threads = threads}}});
     ASSERT_TRUE(device) << device.error().to_string();
     const Result<Buffer> memory = device->allocate(vocab * 4 + 256);
     const Result<StepState> step = StepState::create(*device, 1, 1);

@@ -1,4 +1,38 @@
 // Every operation of Simd on one set of inputs, compiled once for each instruction set.
+#ifndef OP_ISA
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace onepass::test {
+
+struct SimdInput {
+  float a[16], b[16], c[16];  // anything, NaN and infinity included
+  float small[16];            // within [-120, 120]
+  std::int32_t ints[16];
+  std::uint16_t halves[16];
+  std::uint8_t w[256];
+  std::int8_t x[16];  // -127 .. 127
+  struct {
+    float d;
+    std::int16_t s0, s1;
+  } blocks[8];
+  std::size_t n;  // 0 .. 15
+};
+
+struct SimdOutput {
+  static constexpr int max = 128;
+  const char* names[max];
+  std::uint32_t lanes[max][16];
+  int count = 0;
+};
+
+using RunSimd = void (*)(const SimdInput&, SimdOutput&);
+
+}  // namespace onepass::test
+
+#else
 
 namespace onepass::ops::OP_ISA {
 
@@ -105,3 +139,5 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
 }
 
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

@@ -1,5 +1,3 @@
-#include "ops/shared/simd16.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,51 +7,17 @@
 #include <string>
 
 #include "backends/cpu/cpu.h"
+#include "core/features.h"
 #include "onepass/device.h"
-
-namespace onepass::test {
-
-struct SimdInput {
-  float a[16], b[16], c[16];  // anything, NaN and infinity included
-  float small[16];            // within [-120, 120]
-  std::int32_t ints[16];
-  std::uint16_t halves[16];
-  std::uint8_t w[256];
-  std::int8_t x[16];  // -127 .. 127
-  struct {
-    float d;
-    std::int16_t s0, s1;
-  } blocks[8];
-  std::size_t n;  // 0 .. 15
-};
-
-struct SimdOutput {
-  static constexpr int max = 128;
-  const char* names[max];
-  std::uint32_t lanes[max][16];
-  int count = 0;
-};
-
-}  // namespace onepass::test
-
-// The order matters.
-// clang-format off
-#include "ops/shared/begin_base.h"
+#include "ops/shared/scalar.h"
 #include "simd16_cases.h"
-#include "ops/shared/end_isa.h"
-#if ONEPASS_HAS_X86
-#include "ops/shared/begin_avx2.h"
-#include "simd16_cases.h"
-#include "ops/shared/end_isa.h"
-#include "ops/shared/begin_avx512.h"
-#include "simd16_cases.h"
-#include "ops/shared/end_isa.h"
-#elif ONEPASS_HAS_NEON
-#include "ops/shared/begin_neon.h"
-#include "simd16_cases.h"
-#include "ops/shared/end_isa.h"
-#endif
-// clang-format on
+
+#define ISA(isa, condition, needs, text) \
+  namespace onepass::ops::isa {          \
+  test::RunSimd simd16_cases() noexcept; \
+  }
+#include "ops/shared/isa.def"
+#undef ISA
 
 namespace onepass::test {
 namespace {
@@ -125,34 +89,32 @@ void expect_equal(const SimdOutput& got, const SimdOutput& want, const std::stri
 }
 
 TEST(Simd16, EveryInstructionSetGivesTheSameBits) {
-  std::mt19937 g(1);
-  const std::uint32_t features = cpu_features();
-  [[maybe_unused]] const auto has = [features](Feature f) {
-    return (features & static_cast<std::uint32_t>(f)) != 0;
+  const struct {
+    const char* name;
+    RunSimd run;  // null: not for this processor
+    std::uint32_t needs;
+  } sets[] = {
+#define ISA(isa, condition, needs, text) \
+  {#isa, ops::isa::simd16_cases(), static_cast<std::uint32_t>(needs)},
+#include "ops/shared/isa.def"
+#undef ISA
   };
+  std::mt19937 g(1);
+  int compared = 0;
   for (int round = 0; round < 5000; ++round) {
     const SimdInput in = random_input(g);
     SimdOutput want;
-    ops::base::run_simd(in, want);
+    ops::base::simd16_cases()(in, want);
     ASSERT_LT(want.count, SimdOutput::max);
-    [[maybe_unused]] SimdOutput got;
-#if ONEPASS_HAS_X86
-    if (has(Feature::avx2)) {
-      ops::avx2::run_simd(in, got);
-      ASSERT_NO_FATAL_FAILURE(expect_equal(got, want, "avx2"));
+    for (const auto& set : sets) {
+      if (set.run == nullptr || (set.needs & ~cpu_features()) != 0) continue;
+      SimdOutput got;
+      set.run(in, got);
+      ASSERT_NO_FATAL_FAILURE(expect_equal(got, want, set.name));
+      ++compared;
     }
-    if (has(Feature::avx512_vnni)) {
-      got.count = 0;
-      ops::avx512::run_simd(in, got);
-      ASSERT_NO_FATAL_FAILURE(expect_equal(got, want, "avx512"));
-    }
-#elif ONEPASS_HAS_NEON
-    if (has(Feature::neon_dotprod)) {
-      ops::neon::run_simd(in, got);
-      ASSERT_NO_FATAL_FAILURE(expect_equal(got, want, "neon"));
-    }
-#endif
   }
+  EXPECT_GE(compared, 5000);
 }
 
 // What the base set computes, from the definitions.
@@ -161,7 +123,7 @@ TEST(Simd16, LanesAreTheScalarFunctions) {
   for (int round = 0; round < 2000; ++round) {
     const SimdInput in = random_input(g);
     SimdOutput out;
-    ops::base::run_simd(in, out);
+    ops::base::simd16_cases()(in, out);
     const auto expect = [&](const char* name, auto&& f) {
       bool found = false;
       for (int k = 0; k < out.count; ++k) {

@@ -7,15 +7,14 @@
 #include <utility>
 
 #include "kernel_harness.h"
+#include "ops/shared/simd16.h"
 
 namespace onepass::test::tables_test {
 namespace {
 
 bool has_cpu_kernel(Op op) {
-  for (auto table : kernel_tables()) {
-    for (const KernelRow& row : table) {
-      if (row.op == op) return true;
-    }
+  for (const KernelRow& row : cpu_kernel_rows()) {
+    if (row.op == op) return true;
   }
   return false;
 }
@@ -37,16 +36,77 @@ TEST(Tables, KernelRowsAreCompleteAndDistinct) {
   using Needs = std::uint32_t;
   std::set<std::pair<std::string, Needs>> names;
   std::set<std::tuple<Op, DType, Needs>> keys;
-  for (auto table : kernel_tables()) {
-    for (const KernelRow& row : table) {
-      EXPECT_TRUE(row.launch != nullptr && row.cpu != nullptr) << row.name;
-      EXPECT_TRUE(names.insert({row.name, row.needs}).second) << row.name;
-      EXPECT_TRUE(keys.insert({row.op, row.format, row.needs}).second) << row.name;
-      // The first row a machine can run is taken: the one for every machine must be the last.
-      EXPECT_TRUE(row.needs == 0 || !keys.contains({row.op, row.format, 0u})) << row.name;
-      EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
-      EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
+  for (const KernelRow& row : cpu_kernel_rows()) {
+    EXPECT_TRUE(row.launch != nullptr && cpu_function(row) != nullptr) << row.name;
+    EXPECT_TRUE(names.insert({row.name, row.needs}).second) << row.name;
+    EXPECT_TRUE(keys.insert({row.op, row.format, row.needs}).second) << row.name;
+    // The first row a machine can run is taken: the one for every machine must be the last.
+    EXPECT_TRUE(row.needs == 0 || !keys.contains({row.op, row.format, 0u})) << row.name;
+    EXPECT_EQ(row.kind, info(row.op).captured) << row.name;
+    EXPECT_EQ(std::string(row.name).rfind(info(row.op).name, 0), 0u) << row.name;
+  }
+}
+
+// Also what one set may add: its rows would be slower ones of another, silently.
+TEST(Tables, EveryInstructionSetHasTheSameKernels) {
+  struct Set {
+    const char* name;
+    bool is_compiled;
+    std::uint32_t needs;
+  };
+  const Set sets[] = {
+#define ISA(isa, condition, needs, text) {#isa, (condition), static_cast<std::uint32_t>(needs)},
+#include "ops/shared/isa.def"
+#undef ISA
+  };
+  std::map<std::uint32_t, std::set<std::pair<Op, DType>>> by_needs;
+  for (const KernelRow& row : cpu_kernel_rows()) by_needs[row.needs].insert({row.op, row.format});
+  const Set* best = nullptr;
+  for (const Set& set : sets) {
+    EXPECT_EQ(by_needs.contains(set.needs), set.is_compiled) << set.name;
+    if (!set.is_compiled) continue;
+    if (best == nullptr) best = &set;
+    for (const auto& key : by_needs[best->needs]) {
+      EXPECT_TRUE(by_needs[set.needs].contains(key))
+          << set.name << ": " << info(key.first).name << " " << name(key.second);
     }
+    if (set.needs != 0) {
+      EXPECT_EQ(by_needs[set.needs].size(), by_needs[best->needs].size()) << set.name;
+    }
+  }
+}
+
+TEST(Tables, ATableIsAllRowsOfItsLists) {
+  const KernelRow rows[] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+  const KernelList all(rows), none;
+  const auto names = [](std::initializer_list<KernelList> lists) {
+    const std::vector<KernelList> kept(lists);
+    const KernelTable table(kept);
+    std::string text;
+    for (const KernelRow& row : table) text += row.name;
+    EXPECT_EQ(table.size(), text.size());
+    return text;
+  };
+  EXPECT_EQ(names({}), "");
+  EXPECT_EQ(names({none, none}), "");
+  EXPECT_EQ(names({all}), "abc");
+  EXPECT_EQ(names({none, all.first(2), none, none, all.last(1), none}), "abc");
+  EXPECT_EQ(KernelTable().size(), 0u);
+  EXPECT_EQ(KernelTable().begin(), KernelTable().end());
+}
+
+TEST(Tables, CodeIsOfOneKind) {
+  constexpr const char* variants[] = {"more"};
+  const KernelRow cuda = gpu_row(Op::add, DType::f32, "add_f32", nullptr, {"add", variants});
+  EXPECT_EQ(cpu_function(cuda), nullptr);
+  EXPECT_STREQ(symbol_of(cuda, Launch{}), "add");
+  EXPECT_STREQ(symbol_of(cuda, Launch{.variant = 1}), "more");
+  EXPECT_EQ(symbol_of(cuda, Launch{.variant = 2}), nullptr);
+  EXPECT_STREQ(symbol_of(gpu_row(Op::add, DType::f32, "add_f32", nullptr), Launch{}), "add_f32");
+  for (const KernelRow& row : {KernelRow{}, KernelRow{.code = SpirvModule{{}, "main"}},
+                               KernelRow{.code = MslFunction{"add"}}}) {
+    EXPECT_EQ(cpu_function(row), nullptr);
+    EXPECT_EQ(symbol_of(row, Launch{}), nullptr);
   }
 }
 

@@ -7,16 +7,17 @@
 
 #include "backends/null/null.h"
 #include "core/device_state.h"
-#include "graph/bitmap_oracle.h"
-#include "graph/level_aware_arena.h"
-#include "graph/model_programs.h"
 #include "graph/plan_state.h"
 #include "property/bench.h"
+#include "support/bitmap_oracle.h"
+#include "support/level_aware_arena.h"
+#include "support/model_programs.h"
 
 namespace onepass::property::closure_test {
 namespace {
 
 using test::BitRows;
+using testing::OrderedRecording;
 
 // Closure over the nodes of the program (dispatches and fences), byte by byte, before placement.
 BitRows virtual_closure(const GraphSpec& graph, std::vector<bool>& is_fence) {
@@ -39,7 +40,7 @@ BitRows virtual_closure(const GraphSpec& graph, std::vector<bool>& is_fence) {
       test::bitmap_conflicts({kinds, offsets, ranges, graph.n_memories}));
 }
 
-bool conflict(const Recording& r, std::uint32_t u, std::uint32_t v) {
+bool conflict(const OrderedRecording& r, std::uint32_t u, std::uint32_t v) {
   for (std::uint32_t a = r.range_offsets[u]; a < r.range_offsets[u + 1]; ++a) {
     for (std::uint32_t b = r.range_offsets[v]; b < r.range_offsets[v + 1]; ++b) {
       const PhysicalRange &x = r.ranges[a], &y = r.ranges[b];
@@ -50,7 +51,7 @@ bool conflict(const Recording& r, std::uint32_t u, std::uint32_t v) {
 }
 
 // Rows by index in the program: what the bytes demand, and what the edges give.
-void physical_closures(const Recording& r, const std::vector<bool>& is_fence, BitRows& bytes,
+void physical_closures(const OrderedRecording& r, const std::vector<bool>& is_fence, BitRows& bytes,
                        BitRows& edges) {
   const std::size_t n = is_fence.size();
   BitRows demanded(n), given(n);
@@ -86,7 +87,8 @@ TEST(Closure, OnPhysicalBytesEqualsTheVirtualOne) {
     const auto plan = bench.record(graph).compile({.fuse = false});
     if (!plan) return plan.error().to_string();
     BitRows bytes, edges;
-    physical_closures(plan->state().pass->recording, is_fence, bytes, edges);
+    physical_closures(OrderedRecording(plan->state().pass->recording, plan->state().pass->order),
+                      is_fence, bytes, edges);
     for (std::uint32_t v = 0; v < is_fence.size(); ++v) {
       for (std::uint32_t u = 0; u < v; ++u) {
         if (is_fence[u] || is_fence[v]) continue;

@@ -38,13 +38,13 @@ graph::Program program_of(const Touches& touches, std::uint32_t n_regions,
   return {kinds, offsets, ranges, n_regions};
 }
 
-Recording in_program_order(const Recording& r) {
+OrderedRecording in_program_order(const OrderedRecording& r) {
   std::vector<std::uint32_t> order(r.launches.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     return r.launches[a].index < r.launches[b].index;
   });
-  Recording out;
+  OrderedRecording out;
   out.range_offsets.push_back(0);
   for (const std::uint32_t i : order) {
     out.launches.push_back(r.launches[i]);
@@ -120,7 +120,7 @@ Schedule in_groups(const BitRows& conflicts, std::uint32_t reset_at) {
 
 Schedule by_edges(const BitRows& conflicts) {
   Schedule s;
-  s.model = ExecutionModel::edges;
+  s.model = OrderKind::edges;
   const std::size_t n = conflicts.size();
   s.preds.resize(n);
   BitRows reach(n);
@@ -179,7 +179,7 @@ std::vector<std::uint32_t> greedy(const BitRows& conflicts, bool keep_skipped) {
 
 bool breaks(const Schedule& s, const BitRows& truth) {
   const std::size_t n = truth.size();
-  if (s.model == ExecutionModel::edges) {
+  if (s.model == OrderKind::edges) {
     const BitRows reach = test::transitive_closure(s.preds);
     for (std::size_t j = 0; j < n; ++j) {
       if ((truth[j] & ~reach[j]).any()) return true;
@@ -207,7 +207,7 @@ std::optional<Case> make_case(Bench& bench, const GraphSpec& graph) {
   auto plan = bench.record(graph).compile({.fuse = false, .alias_scratch = false});
   if (!plan) return std::nullopt;
   Case c{bench, graph, run_reference(graph), std::move(*plan), {}, {}, {}};
-  c.program = in_program_order(c.plan.state().pass->recording);
+  c.program = in_program_order({c.plan.state().pass->recording, c.plan.state().pass->order});
   for (const OpSpec& op : graph.ops) {
     if (!op.is_dispatch()) continue;
     auto& list = c.touches.emplace_back();
@@ -224,8 +224,8 @@ std::optional<Case> make_case(Bench& bench, const GraphSpec& graph) {
   return c;
 }
 
-Recording make_recording(const Recording& program, const Schedule& s) {
-  Recording r;
+OrderedRecording make_recording(const OrderedRecording& program, const Schedule& s) {
+  OrderedRecording r;
   const std::size_t n = s.order.size();
   r.keep_alive = program.keep_alive;
   r.launches.reserve(n);
@@ -243,7 +243,7 @@ Recording make_recording(const Recording& program, const Schedule& s) {
     r.range_offsets.push_back(static_cast<std::uint32_t>(r.ranges.size()));
   }
   r.level_offsets.push_back(static_cast<std::uint32_t>(n));
-  if (s.model != ExecutionModel::edges) return r;
+  if (s.model != OrderKind::edges) return r;
   r.pred_offsets.push_back(0);
   for (std::uint32_t k = 0; k < n; ++k) {
     for (std::uint32_t u = 0; u < n; ++u) {
@@ -254,7 +254,7 @@ Recording make_recording(const Recording& program, const Schedule& s) {
   return r;
 }
 
-bool has_needless_edge(const Recording& r) {
+bool has_needless_edge(const OrderedRecording& r) {
   for (std::uint32_t v = 0; v < r.launches.size(); ++v) {
     for (std::uint32_t e = r.pred_offsets[v]; e < r.pred_offsets[v + 1]; ++e) {
       const std::uint32_t u = r.preds[e];
@@ -271,11 +271,11 @@ bool has_needless_edge(const Recording& r) {
   return false;
 }
 
-bool shuffling_shows(Case& c, const Recording& recording, std::uint64_t seed) {
+bool shuffling_shows(Case& c, const OrderedRecording& recording, std::uint64_t seed) {
   for (std::uint64_t run = 0; run < 5; ++run) {
     ShuffleBackend shuffle(
         {.order = run == 0 ? ShuffleOrder::reverse : ShuffleOrder::random, .seed = seed * 8 + run});
-    auto recorded = shuffle.record(recording);
+    auto recorded = testing::record(shuffle, recording);
     if (!recorded) return false;
     c.bench.start(RunOrder::forward, 0, run % 2 == 0 ? std::byte{0xa5} : std::byte{0x5a});
     Completion completion;
@@ -293,7 +293,7 @@ struct Window {
 };
 
 // All memory the launches can reach, as disjoint stretches.
-std::vector<Window> reachable_memory(const Recording& r) {
+std::vector<Window> reachable_memory(const OrderedRecording& r) {
   std::vector<Window> windows;
   for (const RecordedLaunch& l : r.launches) {
     for (std::size_t v = 0; v < l.n_views; ++v) {
@@ -365,7 +365,7 @@ bool guard_reports(Case& c, std::uint32_t i, const std::vector<Touch>& declared)
     for (const Window& w : windows) {
       for (std::byte* p = w.lo; p < w.hi; ++p, ++at) *p = start_value(at, poison, flip);
     }
-    Recording one;
+    OrderedRecording one;
     one.launches.push_back(launch);
     const auto tasks = TaskList::bind(one);
     for (std::uint32_t tile = 0; tasks && tile < tasks->tiles(0); ++tile) tasks->run(0, tile);

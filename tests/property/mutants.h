@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "graph/bitmap_oracle.h"
 #include "onepass/plan.h"
 #include "property/bench.h"
+#include "support/bitmap_oracle.h"
+#include "support/ordered_recording.h"
 
 namespace onepass::property {
 
 using test::BitRows;
+using testing::OrderedRecording;
 
 // One access of a dispatch as a tracker sees it.
 struct Touch {
@@ -36,7 +38,7 @@ BitRows find_conflicts(const Touches& touches, const Rule& rule);
 
 // An order of the dispatches 0 .. n - 1.
 struct Schedule {
-  ExecutionModel model = ExecutionModel::levels;
+  OrderKind model = OrderKind::levels;
   std::vector<std::uint32_t> order;  // position to dispatch
   std::vector<std::uint32_t> level;  // by position, ascending
   BitRows preds;                     // by dispatch; model edges
@@ -60,7 +62,7 @@ struct Case {
   const GraphSpec& graph;
   Outcome expected;
   Plan plan;
-  Recording program;  // in program order, without levels and edges
+  OrderedRecording program;  // in program order, without levels and edges
   Touches touches;
   BitRows truth;
 
@@ -70,11 +72,11 @@ struct Case {
 std::optional<Case> make_case(Bench& bench, const GraphSpec& graph);
 GraphOptions case_options();
 
-Recording make_recording(const Recording& program, const Schedule& schedule);
+OrderedRecording make_recording(const OrderedRecording& program, const Schedule& schedule);
 // An edge between launches whose ranges do not conflict: more order than the bytes demand.
-bool has_needless_edge(const Recording& recording);
+bool has_needless_edge(const OrderedRecording& recording);
 // Whether any of a few adversarial orders changes bytes or inputs.
-bool shuffling_shows(Case& c, const Recording& recording, std::uint64_t seed);
+bool shuffling_shows(Case& c, const OrderedRecording& recording, std::uint64_t seed);
 
 // Runs launch i of c.program on memory where every byte outside its declared accesses is poison,
 // twice, with different poison. True if it read or wrote a byte it did not declare.

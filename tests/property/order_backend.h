@@ -10,9 +10,12 @@
 #include <memory>
 #include <vector>
 
-#include "backends/shuffle/shuffle.h"
+#include "support/backends/shuffle.h"
+#include "support/ordered_recording.h"
 
 namespace onepass::property {
+
+using testing::OrderedRecording;
 
 enum class RunOrder : std::uint8_t {
   forward,
@@ -49,7 +52,7 @@ class OrderBackend final : public HostBackend {
     for (const Allocation& a : dirty_) std::memset(a.host, static_cast<int>(value), a.bytes);
   }
   // Every recording is copied to the list while it is set.
-  void capture(std::vector<Recording>* list) { captured_ = list; }
+  void capture(std::vector<OrderedRecording>* list) { captured_ = list; }
   // True while no byte behind an allocation was written.
   bool guards_intact() const {
     for (const auto& [host, bytes] : live_) {
@@ -60,7 +63,7 @@ class OrderBackend final : public HostBackend {
     return true;
   }
 
-  std::span<const KernelRow> kernels() const noexcept override { return cpu_kernel_rows(); }
+  KernelTable kernels() const noexcept override { return cpu_kernel_rows(); }
 
   Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) override {
     std::vector<Allocation>& list = free_[bytes];
@@ -88,12 +91,13 @@ class OrderBackend final : public HostBackend {
     free_[memory.bytes].push_back(whole);
   }
 
-  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override {
-    if (captured_ != nullptr) captured_->push_back(recording);
+  Result<std::unique_ptr<Recorded>> record(const Recording& recording,
+                                           const Order& order) override {
+    if (captured_ != nullptr) captured_->emplace_back(recording, order);
     auto all = std::make_unique<InEveryOrder>();
     for (std::size_t i = 0; i < n_run_orders; ++i) {
       if (!recording.replayed && i != static_cast<std::size_t>(order_)) continue;
-      ONEPASS_ASSIGN(all->recorded[i], shuffles_[i].record(recording));
+      ONEPASS_ASSIGN(all->recorded[i], shuffles_[i].record(recording, order));
     }
     return std::unique_ptr<Recorded>(std::move(all));
   }
@@ -125,7 +129,7 @@ class OrderBackend final : public HostBackend {
       ShuffleBackend({.order = ShuffleOrder::random, .use_levels = true}),
   }};
   RunOrder order_ = RunOrder::forward;
-  std::vector<Recording>* captured_ = nullptr;
+  std::vector<OrderedRecording>* captured_ = nullptr;
   std::vector<Allocation> dirty_;
   std::map<std::byte*, std::uint64_t> live_;
   std::map<std::uint64_t, std::vector<Allocation>> free_;

@@ -10,18 +10,20 @@
 #include "graph/plan_state.h"
 #include "graph/validate.h"
 #include "property/bench.h"
+#include "support/ordered_recording.h"
 
 namespace onepass::property::plan_mutation_test {
 namespace {
 
-using graph::find_violations;
 using graph::Violation;
+using testing::find_violations;
+using testing::OrderedRecording;
 
 struct Totals {
   std::atomic<std::uint64_t> plans{0}, edges{0}, fence_edges{0}, levels{0}, fence_levels{0};
 };
 
-bool crosses_fence(const Recording& r, const Violation& v) {
+bool crosses_fence(const OrderedRecording& r, const Violation& v) {
   return std::any_of(r.launches.begin() + v.first, r.launches.begin() + v.second,
                      [](const RecordedLaunch& l) { return l.is_fence(); });
 }
@@ -31,8 +33,8 @@ std::string pair_text(std::uint32_t u, std::uint32_t v) {
 }
 
 // A fence has no bytes of its own: its pairs are those on either side of it.
-std::string check_edge(const Recording& cut, std::uint32_t u, std::uint32_t v) {
-  const auto found = find_violations(cut, ExecutionModel::edges);
+std::string check_edge(const OrderedRecording& cut, std::uint32_t u, std::uint32_t v) {
+  const auto found = find_violations(cut, OrderKind::edges);
   if (found.size() != 1) return "removed edge " + pair_text(u, v) + " is not reported";
   const bool u_fence = cut.launches[u].is_fence(), v_fence = cut.launches[v].is_fence();
   const Violation& got = found[0];
@@ -45,8 +47,8 @@ std::string check_edge(const Recording& cut, std::uint32_t u, std::uint32_t v) {
   return {};
 }
 
-std::string remove_each_edge(const Recording& whole, Totals& totals) {
-  Recording cut = whole;
+std::string remove_each_edge(const OrderedRecording& whole, Totals& totals) {
+  OrderedRecording cut = whole;
   for (std::uint32_t v = 0; v < whole.launches.size(); ++v) {
     for (std::uint32_t e = whole.pred_offsets[v]; e < whole.pred_offsets[v + 1]; ++e) {
       const std::uint32_t u = whole.preds[e];
@@ -64,8 +66,8 @@ std::string remove_each_edge(const Recording& whole, Totals& totals) {
   return {};
 }
 
-std::string merge_each_level(const Recording& whole, Totals& totals) {
-  Recording merged = whole;
+std::string merge_each_level(const OrderedRecording& whole, Totals& totals) {
+  OrderedRecording merged = whole;
   for (std::uint32_t level = 0; level + 1 < whole.n_levels(); ++level) {
     merged.level_offsets = whole.level_offsets;
     merged.level_offsets.erase(merged.level_offsets.begin() + level + 1);
@@ -73,7 +75,7 @@ std::string merge_each_level(const Recording& whole, Totals& totals) {
       const std::uint32_t own = whole.launches[i].level;
       merged.launches[i].level = own > level ? own - 1 : own;
     }
-    const auto found = find_violations(merged, ExecutionModel::levels);
+    const auto found = find_violations(merged, OrderKind::levels);
     if (found.size() != 1) return "merged level " + std::to_string(level) + " is not reported";
     const Violation& v = found[0];
     if (whole.launches[v.first].level != level || whole.launches[v.second].level != level + 1) {
@@ -93,9 +95,9 @@ TEST(PlanMutation, EveryRemovedEdgeAndBarrierIsReported) {
     bench.load(graph);
     const auto plan = bench.record(graph).compile({.fuse = seed % 2 == 0});
     if (!plan) return plan.error().to_string();
-    const Recording& recording = plan->state().pass->recording;
-    for (const auto model : {ExecutionModel::edges, ExecutionModel::levels}) {
-      if (const Status status = graph::validate(recording, model); !status) {
+    const OrderedRecording recording(plan->state().pass->recording, plan->state().pass->order);
+    for (const auto model : {OrderKind::edges, OrderKind::levels}) {
+      if (const Status status = testing::validate(recording, model); !status) {
         return status.error().to_string();
       }
     }

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/random_program.h"
 #include "onepass/dispatch.h"
+#include "support/random_program.h"
 
 namespace onepass::property {
 

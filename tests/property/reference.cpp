@@ -104,7 +104,8 @@ void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, I
     args.tiles = tiles;
     for (args.tile = 0; args.tile < tiles; ++args.tile) kernel(args);
   };
-  static const CpuKernelFn norm = row_of(Op::rms_norm).cpu, mul = row_of(Op::mul).cpu;
+  static const CpuKernelFn norm = cpu_function(row_of(Op::rms_norm)),
+                           mul = cpu_function(row_of(Op::mul));
   const std::uint32_t dim = op.places[0].bytes / 4 / op.rows;
   const ops::RmsNormParams norm_params{op.rows, dim, 1e-5f, 1};
   switch (op.type) {
@@ -118,7 +119,7 @@ void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, I
       call(mul, ops::ElementwiseParams{op.rows * dim, 0, 0.0f, 0}, 1);
       break;
     case OpType::rms_norm_mul:
-      call(row_of(Op::rms_norm_mul).cpu, norm_params, 1);
+      call(cpu_function(row_of(Op::rms_norm_mul)), norm_params, 1);
       break;
     case OpType::fence:
     case OpType::barrier:

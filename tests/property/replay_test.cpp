@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "backends/fault/fault.h"
 #include "core/device_state.h"
 #include "graph/plan_state.h"
 #include "property/bench.h"
+#include "support/backends/fault.h"
 
 namespace onepass::property::replay_test {
 namespace {

@@ -6,19 +6,19 @@
 #include <cstdio>
 #include <thread>
 
-#include "backends/fault/fault.h"
 #include "core/device_state.h"
 #include "graph/validate.h"
 #include "property/bench.h"
+#include "support/backends/fault.h"
 
 namespace onepass::property::seam_test {
 namespace {
 
 // What the device runs: the second part begins when the first has ended.
-Recording join(const std::vector<Recording>& parts) {
-  Recording all;
+OrderedRecording join(const std::vector<OrderedRecording>& parts) {
+  OrderedRecording all;
   all.range_offsets.push_back(0);
-  for (const Recording& part : parts) {
+  for (const OrderedRecording& part : parts) {
     const auto first_launch = static_cast<std::uint32_t>(all.launches.size());
     const auto first_range = static_cast<std::uint32_t>(all.ranges.size());
     const std::uint32_t first_level = all.level_offsets.empty() ? 0 : all.n_levels();
@@ -70,7 +70,7 @@ TEST(Seam, EverySplitGivesTheSameBytes) {
         options.policy = variant >= 4 ? Policy::greedy64 : Policy::exact;
         const std::string what =
             "split at " + std::to_string(k) + ", variant " + std::to_string(variant) + ": ";
-        std::vector<Recording> parts;
+        std::vector<OrderedRecording> parts;
         bench.backend().capture(&parts);
         bench.start(variant % 3 == 0 ? RunOrder::reverse : RunOrder::random, seed + k,
                     k % 2 == 0 ? std::byte{0xa5} : std::byte{0x5a});
@@ -90,7 +90,7 @@ TEST(Seam, EverySplitGivesTheSameBytes) {
                    " levels and " + std::to_string(parts[p].launches.size()) + " launches";
           }
         }
-        const Status valid = graph::validate(join(parts), ExecutionModel::levels);
+        const Status valid = testing::validate(join(parts), OrderKind::levels);
         if (!valid) return what + valid.error().to_string();
       }
     }

@@ -24,8 +24,8 @@ struct Verdict {
 // The validator's view of a schedule that the byte-by-byte truth calls wrong.
 Verdict judge(Case& c, const Schedule& schedule, std::uint64_t seed) {
   if (!breaks(schedule, c.truth)) return {};
-  const Recording r = make_recording(c.program, schedule);
-  return {true, !graph::find_violations(r, schedule.model).empty(), shuffling_shows(c, r, seed)};
+  const OrderedRecording r = make_recording(c.program, schedule);
+  return {true, !testing::find_violations(r, schedule.model).empty(), shuffling_shows(c, r, seed)};
 }
 
 // ---- barriers ----
@@ -149,8 +149,8 @@ Verdict wrong_edges(Case& c, const Rule& rule, std::uint64_t seed) {
   const BitRows conflicts = find_conflicts(c.touches, rule);
   if (same_closure(conflicts, c.truth)) return {};
   const Schedule schedule = by_edges(conflicts);
-  const Recording r = make_recording(c.program, schedule);
-  const bool too_little = !graph::find_violations(r, ExecutionModel::edges).empty();
+  const OrderedRecording r = make_recording(c.program, schedule);
+  const bool too_little = !testing::find_violations(r, OrderKind::edges).empty();
   return {true, too_little || has_needless_edge(r), too_little && shuffling_shows(c, r, seed)};
 }
 
@@ -276,7 +276,7 @@ Verdict alias_by_level(Case& c, Random& random) {
   }
   const std::uint32_t arena = c.graph.n_memories;  // one more region
   Touches physical = c.touches;
-  Recording program = c.program;
+  OrderedRecording program = c.program;
   program.ranges.clear();
   program.range_offsets.assign(1, 0);
   std::uint32_t dispatch = 0;
@@ -302,8 +302,8 @@ Verdict alias_by_level(Case& c, Random& random) {
     ++dispatch;
   }
   if (!breaks(s, find_conflicts(physical, {}))) return {};
-  const Recording r = make_recording(program, s);
-  return {true, !graph::find_violations(r, ExecutionModel::edges).empty(),
+  const OrderedRecording r = make_recording(program, s);
+  return {true, !testing::find_violations(r, OrderKind::edges).empty(),
           shuffling_shows(c, r, random.next())};
 }
 
@@ -417,14 +417,16 @@ TEST(SeededBugs, InstrumentsAreQuietOnSoundGraphs) {
     for (const Schedule& s :
          {in_groups(c->truth), by_edges(c->truth), in_groups(c->truth, greedy(c->truth, true))}) {
       ASSERT_FALSE(breaks(s, c->truth)) << seed;
-      const Recording r = make_recording(c->program, s);
-      EXPECT_TRUE(graph::find_violations(r, s.model).empty()) << seed;
+      const OrderedRecording r = make_recording(c->program, s);
+      EXPECT_TRUE(testing::find_violations(r, s.model).empty()) << seed;
       EXPECT_FALSE(shuffling_shows(*c, r, seed)) << seed;
-      if (s.model == ExecutionModel::edges) {
+      if (s.model == OrderKind::edges) {
         EXPECT_FALSE(has_needless_edge(r)) << seed;
       }
     }
-    EXPECT_FALSE(has_needless_edge(c->plan.state().pass->recording)) << seed;
+    EXPECT_FALSE(has_needless_edge(
+        OrderedRecording(c->plan.state().pass->recording, c->plan.state().pass->order)))
+        << seed;
     bench.start(RunOrder::forward, 0, std::byte{0xa5});
     for (std::uint32_t i = 0; i < c->size(); ++i, ++launches) {
       EXPECT_FALSE(guard_reports(*c, i, c->touches[i])) << "graph " << seed << ", launch " << i;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 #include "support/heap.h"
 
@@ -34,9 +35,11 @@ const char* word_of(BackendCall call) {
 
 struct Rig {
   explicit Rig(bool late, Profile profile = Profile::none)
-      : faulty({.threads = 1, .command_buffers = slots, .profile = profile}, {.hold = late}),
+      : faulty(
+            {.backend = {CpuOptions{.threads = 1}}, .command_buffers = slots, .profile = profile},
+            {.hold = late}),
         device(faulty.device),
-        block(tool::Block::create(device, tiny_block(), seed).value()),
+        block(test::Block::create(device, tiny_block(), seed).value()),
         executor(device) {}
 
   Status run(ProgramKind kind, Logits& logits) {
@@ -46,7 +49,7 @@ struct Rig {
 
   FaultyDevice faulty;
   Device device;
-  tool::Block block;
+  test::Block block;
   GraphExecutor executor;
 };
 
@@ -165,10 +168,10 @@ TEST(Faults, ModelCreationFailsAtEveryAllocationAndWrite) {
   for (const BackendCall call : {BackendCall::allocate, BackendCall::write}) {
     std::uint64_t n = 1;
     for (;; ++n) {
-      FaultyDevice faulty({.threads = 1});
+      FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}});
       faulty.fault->arm({.call = call, .nth = n});
       const bool made = [&] {
-        const Result<tool::Block> block = tool::Block::create(faulty.device, tiny_block(), seed);
+        const Result<test::Block> block = test::Block::create(faulty.device, tiny_block(), seed);
         if (!block) {
           EXPECT_EQ(block.error().code, code_of(call));
         }
@@ -178,7 +181,7 @@ TEST(Faults, ModelCreationFailsAtEveryAllocationAndWrite) {
       EXPECT_EQ(faulty.device.live_bytes(), 0u);
       EXPECT_EQ(faulty.ledger->allocations.load(), 0);
       if (made) break;
-      EXPECT_TRUE(tool::Block::create(faulty.device, tiny_block(), seed));
+      EXPECT_TRUE(test::Block::create(faulty.device, tiny_block(), seed));
     }
     EXPECT_GT(n, 10u) << word_of(call);
   }
@@ -220,7 +223,8 @@ TEST(Faults, AFailedCommitCanBeRepeated) {
   for (const BackendCall call : {BackendCall::record, BackendCall::submit}) {
     for (const Retain retain : {Retain::submission, Retain::caller}) {
       SCOPED_TRACE(word_of(call));
-      FaultyDevice faulty({.threads = 1, .command_buffers = 1, .retain = retain});
+      FaultyDevice faulty(
+          {.backend = {CpuOptions{.threads = 1}}, .command_buffers = 1, .retain = retain});
       const Device& device = faulty.device;
       const Buffer in = device.allocate(64).value(), out = device.allocate(64).value();
       std::vector<float> values(16), got(16);
@@ -273,7 +277,7 @@ TEST(Faults, BothCommandBuffersFail) {
 // Nobody waits for the failed pass: the device keeps the error, and tells the log.
 TEST(Faults, AnErrorNobodyWaitedForIsKept) {
   std::vector<std::string> lines;
-  FaultyDevice faulty({.threads = 1,
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}},
                        .log =
                            [&](std::string_view category, std::string_view text) {
                              lines.push_back(std::string(category) + ": " + std::string(text));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 
 namespace onepass::test::heap_test {
@@ -68,10 +69,10 @@ TEST_P(HeapSweep, EveryAllocationOfAWarmDeviceFails) {
   const std::int64_t heap_at_start = warm_heap();
   std::shared_ptr<Ledger> ledger;
   {
-    FaultyDevice faulty({.threads = 1, .command_buffers = 4});
+    FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}, .command_buffers = 4});
     ledger = faulty.ledger;
     const Device& device = faulty.device;
-    const tool::Block block = tool::Block::create(device, tiny_block(), seed).value();
+    const test::Block block = test::Block::create(device, tiny_block(), seed).value();
     const GraphExecutor executor(device);
     Logits logits(expected.size());
     const auto run = [&] { return run_program(kind, device, block, executor, logits); };
@@ -113,13 +114,14 @@ TEST_P(HeapSweep, EveryAllocationOfAColdDeviceFails) {
   warm_heap();
   Logits logits(expected.size());
   std::optional<FaultyDevice> faulty;
-  std::optional<tool::Block> block;
+  std::optional<test::Block> block;
   const std::uint64_t failed = Sweep{
       .prepare =
           [&] {
-            faulty.emplace(
-                DeviceOptions{.threads = 1, .command_buffers = 4, .profile = Profile::dispatches});
-            block.emplace(tool::Block::create(faulty->device, tiny_block(), seed).value());
+            faulty.emplace(DeviceOptions{.backend = {CpuOptions{.threads = 1}},
+                                         .command_buffers = 4,
+                                         .profile = Profile::dispatches});
+            block.emplace(test::Block::create(faulty->device, tiny_block(), seed).value());
             ASSERT_TRUE(block->restart(3, 0));
           },
       .run =
@@ -150,9 +152,10 @@ INSTANTIATE_TEST_SUITE_P(Programs, HeapSweep, ::testing::ValuesIn(all_programs),
 // What one call site of the rest of the API does; each runs alone, and again after each failure.
 struct Api {
   explicit Api(Profile profile = Profile::none)
-      : device(Device::open("cpu", {.threads = 1, .profile = profile}).value()) {}
+      : device(Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}, .profile = profile})
+                   .value()) {}
   Device device;
-  tool::Block block = tool::Block::create(device, tiny_block(), seed).value();
+  test::Block block = test::Block::create(device, tiny_block(), seed).value();
   GraphExecutor executor{device};
 };
 
@@ -170,9 +173,10 @@ void sweep_twice(const std::function<Status()>& run, std::uint64_t at_least = 1)
 }
 
 TEST(Heap, OpeningADevice) {
+  const DeviceOptions options{.backend = {CpuOptions{.threads = 4}}};
   sweep_twice(
-      []() -> Status {
-        ONEPASS_ASSIGN(const Device device, Device::open("cpu", {.threads = 4}));
+      [&]() -> Status {
+        ONEPASS_ASSIGN(const Device device, Device::open("cpu", options));
         return device.fence();
       },
       8);
@@ -273,7 +277,7 @@ TEST(Heap, FirstBuffers) {
   Sweep{
       .prepare =
           [&] {
-            device.emplace(Device::open("cpu", {.threads = 1}).value());
+            device.emplace(Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}}).value());
             buffers.reserve(300);
           },
       .run = [&]() -> Status {
@@ -352,7 +356,7 @@ TEST(Heap, Kernels) {
   Sweep{
       .prepare =
           [&] {
-            device.emplace(Device::open("cpu", {.threads = 1}).value());
+            device.emplace(Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}}).value());
             ASSERT_TRUE(device->kernels().add(old));
             ASSERT_TRUE(device->kernels().get(long_name, spec));
           },
@@ -367,7 +371,7 @@ TEST(Heap, Kernels) {
           [&](const Status&) {
             const Result<KernelId> id = device->kernels().get(long_name, spec);
             ASSERT_TRUE(id) << id.error().to_string();
-            const CpuKernelFn code = device->state().find_kernel(*id)->row.cpu;
+            const CpuKernelFn code = cpu_function(device->state().find_kernel(*id)->row);
             EXPECT_TRUE(code == twice || code == thrice);
             EXPECT_EQ(device->state().find_kernel(*id)->spec.size(), 2u);
             device.reset();

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 #include "support/heap.h"
 
@@ -25,7 +26,8 @@ std::vector<float> ramp(float scale) {
 
 struct Late : FaultyDevice {
   explicit Late(Retain retain = Retain::submission)
-      : FaultyDevice({.threads = 1, .retain = retain}, {.hold = true}), executor(device) {}
+      : FaultyDevice({.backend = {CpuOptions{.threads = 1}}, .retain = retain}, {.hold = true}),
+        executor(device) {}
 
   GraphExecutor executor;
   Buffer buffer(float scale = 0) {
@@ -89,7 +91,7 @@ TEST(Lifetime, PlansHoldNoBuffersButTheirRunsDo) {
 
 // The same slot, the same address: still another buffer.
 TEST(Lifetime, AReusedAddressIsStale) {
-  FaultyDevice faulty({.threads = 1});
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}});
   faulty.ledger->reuses = true;
   const Device& device = faulty.device;
   const GraphExecutor executor(device);
@@ -126,7 +128,7 @@ TEST(Lifetime, AReusedAddressIsStale) {
 }
 
 TEST(Lifetime, ARecycledPoolBufferIsStaleForOldViews) {
-  FaultyDevice faulty({.threads = 1});
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}});
   BufferPool pool(faulty.device);
   Buffer a = pool.take(bytes).value();
   const Buffer out = faulty.device.allocate(bytes).value();
@@ -206,7 +208,7 @@ TEST(Lifetime, ARecordingRetainsItsBuffers) {
 TEST(Lifetime, RetainCallerCountsNothing) {
   std::vector<std::string> remarks;
   FaultyDevice faulty(
-      {.threads = 1,
+      {.backend = {CpuOptions{.threads = 1}},
        .retain = Retain::caller,
        .log = [&](std::string_view category, std::string_view) { remarks.emplace_back(category); }},
       {.hold = true});
@@ -293,7 +295,7 @@ TEST(Lifetime, BuffersOutliveTheDeviceHandle) {
   std::shared_ptr<Ledger> ledger;
   Buffer kept;
   {
-    FaultyDevice faulty({.threads = 1});
+    FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}});
     ledger = faulty.ledger;
     kept = faulty.device.allocate(bytes).value();
   }
@@ -307,8 +309,8 @@ TEST(Lifetime, BuffersOutliveTheDeviceHandle) {
 TEST(Lifetime, APlanOutlivesExecutorStepStateAndHandle) {
   Plan plan;
   {
-    FaultyDevice faulty({.threads = 1});
-    const tool::Block block = tool::Block::create(faulty.device, tiny_block(), 3).value();
+    FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}});
+    const test::Block block = test::Block::create(faulty.device, tiny_block(), 3).value();
     {
       GraphSession s = GraphExecutor(faulty.device).begin_recorded();
       block.forward(s);

@@ -12,12 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "../../tools/onepass/block.h"
 #include "backends/cpu/cpu.h"
-#include "backends/fault/fault.h"
 #include "core/device_state.h"
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
+#include "support/backends/fault.h"
+#include "support/backends/forwarding.h"
+#include "support/block.h"
 #include "support/heap.h"
 
 namespace onepass::test {
@@ -30,16 +31,14 @@ struct Ledger {
 };
 
 // Forwards everything and keeps the ledger.
-class LedgerBackend final : public Backend {
+class LedgerBackend final : public ForwardingBackend {
  public:
   LedgerBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Ledger> ledger)
-      : inner_(std::move(inner)), ledger_(std::move(ledger)) {}
+      : ForwardingBackend(std::move(inner)), ledger_(std::move(ledger)) {}
   ~LedgerBackend() override {
     if (given_back_.handle != 0) inner_->release(given_back_);
   }
 
-  const DeviceInfo& info() const noexcept override { return inner_->info(); }
-  std::span<const KernelRow> kernels() const noexcept override { return inner_->kernels(); }
   Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) override {
     Result<Allocation> memory = given_back_.bytes == bytes && bytes != 0
                                     ? Result<Allocation>(given_back_)
@@ -61,32 +60,8 @@ class LedgerBackend final : public Backend {
     if (ledger_->reuses) std::swap(last, given_back_);
     if (last.handle != 0) inner_->release(last);
   }
-  Status write(const Allocation& memory, std::uint64_t offset,
-               std::span<const std::byte> bytes) override {
-    return inner_->write(memory, offset, bytes);
-  }
-  Status read(const Allocation& memory, std::uint64_t offset, std::span<std::byte> bytes) override {
-    return inner_->read(memory, offset, bytes);
-  }
-  Result<std::byte*> map(const Allocation& memory) override { return inner_->map(memory); }
-  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override {
-    return inner_->record(recording);
-  }
-  Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
-                Completion& completion) override {
-    return inner_->submit(recorded, step_bytes, completion);
-  }
-  void wait(Completion& completion) override { inner_->wait(completion); }
-  bool poll(Completion& completion) override { return inner_->poll(completion); }
-  Status timestamps(Recorded& recorded, std::span<TimeSpan> out) override {
-    return inner_->timestamps(recorded, out);
-  }
-  void* native_handle(const Allocation* memory) noexcept override {
-    return inner_->native_handle(memory);
-  }
 
  private:
-  std::unique_ptr<Backend> inner_;
   std::shared_ptr<Ledger> ledger_;
   Allocation given_back_;  // with Ledger::reuses, on one thread
 };
@@ -105,7 +80,7 @@ struct FaultyDevice {
   }
 };
 
-inline tool::BlockShape tiny_block() {
+inline test::BlockShape tiny_block() {
   return {.dim = 32,
           .layers = 1,
           .heads = 2,
@@ -128,11 +103,11 @@ using Logits = std::vector<float>;
 
 // From a restarted block: one pass, or three runs of a plan; logits after each. `logits` has room
 // for them, so that what runs here is the library's only.
-inline std::size_t logits_of(ProgramKind kind, const tool::BlockShape& shape) {
+inline std::size_t logits_of(ProgramKind kind, const test::BlockShape& shape) {
   return std::size_t{shape.vocab} * (kind == ProgramKind::plan ? 3 : 1);
 }
 
-inline Status run_program(ProgramKind kind, const Device& device, const tool::Block& block,
+inline Status run_program(ProgramKind kind, const Device& device, const test::Block& block,
                           const GraphExecutor& executor, Logits& logits) {
   const std::size_t vocab = block.shape().vocab;
   const auto read = [&](std::size_t i) {
@@ -163,10 +138,11 @@ inline Status run_program(ProgramKind kind, const Device& device, const tool::Bl
 }
 
 // The right bits: from a device of its own, in the simplest mode.
-inline Logits expected_logits(ProgramKind kind, const tool::BlockShape& shape,
+inline Logits expected_logits(ProgramKind kind, const test::BlockShape& shape,
                               std::uint64_t seed = 7) {
-  const Device device = Device::open("cpu", {.threads = 1, .serial = true}).value();
-  const tool::Block block = tool::Block::create(device, shape, seed).value();
+  const Device device =
+      Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}, .serial = true}).value();
+  const test::Block block = test::Block::create(device, shape, seed).value();
   const GraphExecutor executor(device);
   Logits all, one(shape.vocab);
   if (!block.restart(3, 0)) return {};
@@ -186,7 +162,7 @@ inline std::int64_t warm_heap() {
 }
 
 // Command buffers that can be opened at once: all of them, if none was lost.
-inline std::uint32_t open_slots(const Device& device, const tool::Block& block,
+inline std::uint32_t open_slots(const Device& device, const test::Block& block,
                                 const GraphExecutor& executor) {
   std::vector<GraphSession> open;
   const std::uint32_t limit = device.options().command_buffers;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/os.h"
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 
 namespace onepass::test::sessions_test {
@@ -54,11 +55,11 @@ class Sessions : public ::testing::TestWithParam<Conditions> {};
 TEST_P(Sessions, TenThousandMixedSessionsLoseNoCommandBuffer) {
   const Conditions given = GetParam();
   const Watchdog watchdog(std::chrono::seconds(60 * (os::sanitized ? 4 : 1)));
-  FaultyDevice faulty({.threads = given.threads, .command_buffers = 4},
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = given.threads}}, .command_buffers = 4},
                       {.hold = given.late, .max_open = given.max_open});
   const Device& device = faulty.device;
   const GraphExecutor executor(device);
-  const tool::Block block = tool::Block::create(device, tiny_block(), 1).value();
+  const test::Block block = test::Block::create(device, tiny_block(), 1).value();
   const Buffer x = device.allocate(4096).value();
   const Buffer y = device.allocate(4096).value();
   std::mt19937_64 random(0xfeed + given.max_open);
@@ -172,9 +173,9 @@ INSTANTIATE_TEST_SUITE_P(Setups, Sessions,
 // All command buffers are open: a typed refusal, not a wait that never ends.
 TEST(SessionLimit, TheFifthOfFourIsRefused) {
   const Watchdog watchdog(std::chrono::seconds(60));
-  FaultyDevice faulty({.threads = 1, .command_buffers = 4});
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = 1}}, .command_buffers = 4});
   const GraphExecutor executor(faulty.device);
-  const tool::Block block = tool::Block::create(faulty.device, tiny_block(), 1).value();
+  const test::Block block = test::Block::create(faulty.device, tiny_block(), 1).value();
   std::vector<GraphSession> open;
   for (int i = 0; i < 5; ++i) {
     open.push_back(executor.begin());

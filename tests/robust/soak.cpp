@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/os.h"
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 #include "support/heap.h"
 
@@ -56,9 +57,10 @@ struct Figures {
 };
 
 Status soak(std::uint64_t replays, Figures& figures) {
-  ONEPASS_ASSIGN(const Device device, Device::open("cpu", {.threads = 2, .command_buffers = 8}));
+  ONEPASS_ASSIGN(const Device device, Device::open("cpu", {.backend = {CpuOptions{.threads = 2}},
+                                                           .command_buffers = 8}));
   const GraphExecutor executor(device);
-  ONEPASS_ASSIGN(const tool::Block block, tool::Block::create(device, tiny_block(), 11));
+  ONEPASS_ASSIGN(const test::Block block, test::Block::create(device, tiny_block(), 11));
   GraphSession recording = executor.begin_recorded();
   block.forward(recording);
   ONEPASS_ASSIGN(const Plan plan, recording.compile({.step = &block.step()}));

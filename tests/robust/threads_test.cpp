@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/os.h"
+#include "onepass/backends/cpu.h"
 #include "robust/programs.h"
 
 namespace onepass::test::threads_test {
@@ -67,7 +68,7 @@ struct Shared {
 };
 
 std::vector<float> single_threaded(std::uint64_t seed) {
-  const Shared shared({.threads = 1, .serial = true});
+  const Shared shared({.backend = {CpuOptions{.threads = 1}}, .serial = true});
   const std::vector<float> input = Chain::input(seed);
   const Buffer x = shared.device.allocate(input.size() * 4).value();
   const Buffer out = shared.device.allocate(input.size() * 4).value();
@@ -105,7 +106,8 @@ class Threads : public ::testing::TestWithParam<Profile> {};
 // Sessions of all kinds and plans that all threads share, with buffers made, freed and pooled all
 // the while, kernels added, and reports read.
 TEST_P(Threads, SessionsPlansBuffersKernelsAndReports) {
-  const Shared shared({.threads = 2, .command_buffers = 64, .profile = GetParam()});
+  const Shared shared(
+      {.backend = {CpuOptions{.threads = 2}}, .command_buffers = 64, .profile = GetParam()});
   const Device& device = shared.device;
   const GraphExecutor executor(device);
   constexpr std::size_t n = std::size_t{Chain::rows} * Chain::dim;
@@ -208,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(Profiles, Threads, ::testing::Values(Profile::none, Pro
 
 // Another thread frees a buffer of a plan while it runs: correct bits or `stale`, nothing else.
 TEST(PlanBuffers, FreedByAnotherThread) {
-  const Shared shared({.threads = 2});
+  const Shared shared({.backend = {CpuOptions{.threads = 2}}});
   const Device& device = shared.device;
   const GraphExecutor executor(device);
   constexpr std::size_t n = std::size_t{Chain::rows} * Chain::dim;
@@ -263,7 +265,7 @@ TEST(PlanBuffers, FreedByAnotherThread) {
 
 // A session goes from thread to thread between calls; two threads inside it at once are told.
 TEST(SessionThreads, MovesBetweenCalls) {
-  const Shared shared({.threads = 2});
+  const Shared shared({.backend = {CpuOptions{.threads = 2}}});
   const GraphExecutor executor(shared.device);
   constexpr std::size_t n = std::size_t{Chain::rows} * Chain::dim;
   const Buffer x = shared.device.allocate(n * 4).value(),
@@ -289,7 +291,7 @@ TEST(SessionThreads, MovesBetweenCalls) {
 }
 
 TEST(SessionThreads, TwoAtOnceAreDetected) {
-  const Device device = Device::open("cpu", {.threads = 1}).value();
+  const Device device = Device::open("cpu", {.backend = {CpuOptions{.threads = 1}}}).value();
   const Buffer b = device.allocate(64).value();
   const Tensor t = b.tensor(DType::f32, {16});
   const GraphExecutor executor(device);
@@ -315,7 +317,7 @@ TEST(SessionThreads, TwoAtOnceAreDetected) {
 
 // One submission, waited for, asked and copied by all.
 TEST(Submissions, SharedByAllThreads) {
-  FaultyDevice faulty({.threads = 2}, {.hold = true});
+  FaultyDevice faulty({.backend = {CpuOptions{.threads = 2}}}, {.hold = true});
   const Buffer b = faulty.device.allocate(64).value();
   const Tensor t = b.tensor(DType::f32, {16});
   const GraphExecutor executor(faulty.device);

@@ -1,7 +1,7 @@
 import os
 import unittest
 
-from script_test import SCRIPTS, ScriptTest
+from script_test import ROOT, ScriptTest
 
 import check_docs
 
@@ -36,9 +36,18 @@ class CheckDocs(ScriptTest):
         self.passes()
 
     def test_the_repository_passes(self):
-        root = os.path.dirname(os.path.abspath(SCRIPTS.rstrip("/")))
-        status, text = self.run_main(check_docs.main, [root])
+        status, text = self.run_main(check_docs.main, [ROOT])
         self.assertEqual(status, 0, text)
+
+    def test_roads_name_functions_that_files_define(self):
+        road = "# Use\n\n```road\nsrc/a.cpp  Pool::take  a buffer\n```\n\n## In `C++`, 1st\n"
+        self.write("src/a.cpp", "Buffer Pool::take(int bytes) {\n  return {};\n}\n")
+        self.write("docs/use.md", road)
+        self.passes()
+        self.write("src/a.cpp", "void f() { Pool::take(1); }\nBuffer Pool::take(int bytes);\n")
+        self.says("docs/use.md:4: src/a.cpp does not define Pool::take")
+        self.write("docs/use.md", road.replace("a.cpp", "b.cpp"))
+        self.says("docs/use.md:4: there is no src/b.cpp")
 
     def test_headers_have_the_lines_that_are_compiled(self):
         self.write("examples/snippets/core.cpp", SNIPPET.replace("pool.take()", "pool.get()"))

@@ -2,7 +2,7 @@ import subprocess
 import sys
 import unittest
 
-from script_test import SCRIPTS, ScriptTest
+from script_test import CHECKS, ScriptTest
 
 import count_tests
 
@@ -25,13 +25,13 @@ class CountTests(ScriptTest):
     def test_failures_come_with_the_end_of_their_output(self):
         path = self.write("d/junit.xml", JUNIT)
         self.assertEqual(list(count_tests.failures(path, lines=1)), [("A.three", ["late"])])
-        run = subprocess.run([sys.executable, SCRIPTS + "/count_tests.py", "--failed", path],
+        run = subprocess.run([sys.executable, CHECKS + "/count_tests.py", "--failed", path],
                              capture_output=True, text=True)
         self.assertEqual(run.stdout, "failed: A.three\n    early\n    late\n")
 
     def test_unreadable_file_is_an_error(self):
         for path in (self.root + "/none.xml", self.write("d/cut.xml", JUNIT[:200])):
-            run = subprocess.run([sys.executable, SCRIPTS + "/count_tests.py", path],
+            run = subprocess.run([sys.executable, CHECKS + "/count_tests.py", path],
                                  capture_output=True, text=True)
             self.assertNotEqual(run.returncode, 0)
             self.assertEqual(run.stdout, "")

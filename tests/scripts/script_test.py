@@ -7,8 +7,10 @@ import sys
 import tempfile
 import unittest
 
-SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts")
-sys.path.insert(0, SCRIPTS)
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SCRIPTS = os.path.join(ROOT, "scripts")
+CHECKS = os.path.join(SCRIPTS, "checks")
+sys.path[:0] = [SCRIPTS, CHECKS]
 
 
 class ScriptTest(unittest.TestCase):

@@ -1,11 +1,11 @@
 #include <iostream>
 #include <sstream>
 
-#include "common.h"
-#include "environment.h"
-#include "option_table.h"
-#include "suggest.h"
-#include "terminal.h"
+#include "commands/common.h"
+#include "common/terminal.h"
+#include "options/environment.h"
+#include "options/option_table.h"
+#include "options/suggest.h"
 
 namespace {
 
@@ -89,7 +89,6 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   tool::Run run;
   tool::add_bench(app, run);
-  tool::add_block(app, run);
   tool::add_chat(app, run);
   tool::add_completion(app, run);
   tool::add_convert(app, run);

@@ -188,20 +188,11 @@ struct CapturedDispatch {
 // Kernel side: the view in a slot, or null; the inline block in a slot, or null.
 template <class T>
 T* buffer_at(const KernelArgs& a, std::uint32_t slot) noexcept {
-  for (std::uint32_t i = 0; i < a.n_views; ++i) {
-    if ((a.extra ? a.extra->slots[i] : i) == slot) return a.ptr<T>(i);
-  }
-  return nullptr;
+  return a.view_at<T>(slot);
 }
 template <class T>
 const T* bytes_at(const KernelArgs& a, std::uint32_t slot) noexcept {
-  if (a.extra == nullptr) return nullptr;
-  for (const DispatchExtra::Block& b : a.extra->blocks) {
-    if (b.slot == slot && b.bytes.size() >= sizeof(T)) {
-      return reinterpret_cast<const T*>(b.bytes.data());
-    }
-  }
-  return nullptr;
+  return a.block_at<T>(slot);
 }
 
 // Device time in seconds.

@@ -150,7 +150,7 @@ class CommandEncoder {
                    static_cast<double>(span.end_ns) * 1e-9};
   }
   Status wait_until_completed() { return native().wait_until_completed(); }
-  // The backend's handle of the last submission; null on the CPU and before a commit.
+  // The driver's handle of the last submission; null on the CPU and before a commit.
   void* metal_command_buffer() const noexcept { return last_.native_handle(); }
 
  private:

@@ -114,6 +114,7 @@ class GraphSession : public onepass::GraphSession {
     ONEPASS_TRY(status());
     return out;
   }
+  // The same: launch functions choose the kernel.
   Result<Buffer> quantized_matmul_simd(const Tensor& input, const View& weight,
                                        const Tensor& scales, const Tensor& biases,
                                        const QuantizedMatmulParams& p, Here here = Here::now()) {

@@ -14,34 +14,20 @@ namespace {
 
 class CpuBackend final : public HostBackend {
  public:
-  explicit CpuBackend(const DeviceOptions& options)
+  CpuBackend(const CpuOptions& own, std::uint32_t command_buffers)
       : HostBackend(host_device_info("cpu", 1)),
-        pool_(options.threads == 0 ? os::core_count() : options.threads, options.pin_threads,
-              options.spin_us, options.command_buffers) {
+        pool_(own.threads == 0 ? os::core_count() : own.threads, own.pin_threads, own.spin_us,
+              command_buffers) {
     info_.compute_units = pool_.threads();
-    info_.features &= options.cpu_features;
+    info_.features &= own.features;
   }
 
-  std::span<const KernelRow> kernels() const noexcept override { return cpu_kernel_rows(); }
+  KernelTable kernels() const noexcept override { return cpu_kernel_rows(); }
 
-  // Host access waits for everything submitted before it.
-  Status write(const Allocation& memory, std::uint64_t offset,
-               std::span<const std::byte> bytes) override {
-    pool_.wait_all();
-    return HostBackend::write(memory, offset, bytes);
-  }
-  Status read(const Allocation& memory, std::uint64_t offset, std::span<std::byte> bytes) override {
-    pool_.wait_all();
-    return HostBackend::read(memory, offset, bytes);
-  }
-  Result<std::byte*> map(const Allocation& memory) override {
-    pool_.wait_all();
-    return HostBackend::map(memory);
-  }
-
-  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override {
+  Result<std::unique_ptr<Recorded>> record(const Recording& recording,
+                                           const Order& order) override {
     try {
-      ONEPASS_ASSIGN(std::unique_ptr<cpu::Pass> pass, cpu::Pass::create(pool_, recording));
+      ONEPASS_ASSIGN(std::unique_ptr<cpu::Pass> pass, cpu::Pass::create(pool_, recording, order));
       return std::unique_ptr<Recorded>(std::move(pass));
     } catch (const std::bad_alloc&) {
       return fail(
@@ -77,7 +63,8 @@ class CpuBackend final : public HostBackend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const DeviceOptions& options) {
-  return std::make_unique<CpuBackend>(options);
+  return std::make_unique<CpuBackend>(backend_options<CpuOptions>(options),
+                                      options.command_buffers);
 }
 
 Result<Allocation> HostBackend::allocate(std::uint64_t bytes, MemoryKind, bool zero) {
@@ -117,7 +104,7 @@ void write_step(const BoundView& step, std::span<const std::byte> step_bytes) no
   if (n > 0 && step.host()) std::memcpy(step.host(), step_bytes.data(), n);
 }
 
-Result<TaskList> TaskList::bind(const Recording& recording) {
+Result<TaskList> TaskList::bind(const Recording& recording, std::uint32_t workers) {
   TaskList list;
   const std::size_t n = recording.launches.size();
   std::size_t n_views = 0;
@@ -131,7 +118,8 @@ Result<TaskList> TaskList::bind(const Recording& recording) {
   for (std::size_t i = 0; i < n; ++i) {
     const RecordedLaunch& from = recording.launches[i];
     if (from.is_fence()) continue;
-    if (!from.kernel->cpu) {
+    const CpuKernelFn function = cpu_function(*from.kernel);
+    if (!function) {
       return fail(ErrorCode::kernel_build,
                   std::string("kernel ") + from.kernel->name + " has no CPU code");
     }
@@ -139,10 +127,14 @@ Result<TaskList> TaskList::bind(const Recording& recording) {
     constants.params = from.params;
     constants.launch = from.launch;
     constants.grid = from.grid;
+    if (from.kernel->op == Op::custom) {
+      const std::size_t lines = (from.launch.shared_bytes + sizeof(Line) - 1) / sizeof(Line);
+      list.group_lines_ = std::max(list.group_lines_, lines);
+    }
 
     Task& task = list.tasks_[i];
     // No tiles: nothing to do, but the launch still has its place in the order.
-    task.kernel = from.launch.tiles > 0 ? from.kernel->cpu : nullptr;
+    task.kernel = from.launch.tiles > 0 ? function : nullptr;
     task.args.data = list.data_.data() + list.data_.size();
     task.args.bytes = list.bytes_.data() + list.bytes_.size();
     task.args.n_views = from.n_views;
@@ -159,6 +151,7 @@ Result<TaskList> TaskList::bind(const Recording& recording) {
       list.bytes_.push_back(from.views[v].bytes);
     }
   }
+  list.group_memory_.resize(list.group_lines_ * workers);
   return list;
 }
 

@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "onepass/backends/cpu.h"
 
 namespace onepass {
 
-// options.threads - 1 background workers; the thread that waits is the last one. With one thread
-// submit() runs the recording before it returns. At most options.command_buffers submissions are
-// queued: submit() blocks while there are more.
+// CpuOptions::threads - 1 background workers; the thread that waits is the last one. With one
+// thread submit() runs the recording before it returns. At most options.command_buffers submissions
+// are queued: submit() blocks while there are more.
 std::unique_ptr<Backend> make_cpu_backend(const DeviceOptions& options);
 
 // CPU kernels of all op families, in order of preference. Valid as long as the process.
-std::span<const KernelRow> cpu_kernel_rows() noexcept;
+KernelTable cpu_kernel_rows() noexcept;
 
 // Bits of Feature that this machine has.
 std::uint32_t cpu_features() noexcept;
@@ -49,17 +50,18 @@ void write_step(const BoundView& step, std::span<const std::byte> step_bytes) no
 // The launches of a recording with everything a kernel call needs, independent of the recording.
 class TaskList {
  public:
-  // An error when a launch has no CPU kernel.
-  static Result<TaskList> bind(const Recording& recording);
+  // An error when a launch has no CPU kernel. Workers, at least 1, run tiles at the same time.
+  static Result<TaskList> bind(const Recording& recording, std::uint32_t workers = 1);
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(tasks_.size()); }
   // Calls of run(i, ...) that make the launch: at least 1, also for a fence.
   std::uint32_t tiles(std::uint32_t i) const noexcept { return tasks_[i].args.tiles; }
-  void run(std::uint32_t i, std::uint32_t tile) const noexcept {
+  void run(std::uint32_t i, std::uint32_t tile, std::uint32_t worker = 0) const noexcept {
     const Task& task = tasks_[i];
     if (!task.kernel) return;
     KernelArgs args = task.args;
     args.tile = tile;
+    if (!group_memory_.empty()) args.group_memory = group_memory_[worker * group_lines_].bytes;
     task.kernel(args);
   }
 
@@ -74,7 +76,13 @@ class TaskList {
     Grid grid;
   };
 
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+
   std::vector<Task> tasks_;
+  mutable std::vector<Line> group_memory_;  // group_lines_ for each worker
+  std::size_t group_lines_ = 0;
   std::vector<Constants> constants_;
   std::vector<std::byte*> data_;
   std::vector<std::uint64_t> bytes_;

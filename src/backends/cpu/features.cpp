@@ -1,3 +1,5 @@
+#include "core/features.h"
+
 #include "backends/cpu/cpu.h"
 #include "core/os.h"
 
@@ -17,7 +19,7 @@ bool has_f16c() noexcept {
 
 std::uint32_t detect() noexcept {
   std::uint32_t bits = 0;
-  [[maybe_unused]] const auto add = [&bits](Feature f) { bits |= static_cast<std::uint32_t>(f); };
+  [[maybe_unused]] const auto add = [&bits](Feature f) { bits |= feature_bits(f); };
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
@@ -50,7 +52,7 @@ DeviceInfo host_device_info(const char* name, std::uint32_t threads) {
   info.compute_units = threads;
   info.features = cpu_features();
   info.unified_memory = true;
-  info.model = ExecutionModel::edges;
+  info.order = OrderKind::edges;
   return info;
 }
 

@@ -18,8 +18,9 @@ constexpr std::uint64_t forever = ~std::uint64_t{0};
 
 }  // namespace
 
-Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recording) {
-  ONEPASS_ASSIGN(TaskList tasks, TaskList::bind(recording));
+Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recording,
+                                           const Order& order) {
+  ONEPASS_ASSIGN(TaskList tasks, TaskList::bind(recording, pool.worker_count()));
   std::unique_ptr<Pass> pass(new Pass(pool));
   pass->tasks_ = std::move(tasks);
   const std::uint32_t n = pass->size();
@@ -31,30 +32,25 @@ Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recordin
     for (Log& log : pass->logs_) log.slices.resize(2 * std::size_t{n} + window);
   }
 
-  ExecutionModel model = recording.model();
-  if (model == ExecutionModel::levels && recording.n_levels() == 0)
-    model = ExecutionModel::in_order;
-  if (model == ExecutionModel::edges) pass->preds_ = recording.preds;
-
+  pass->preds_.reserve(order.edges.size());
+  for (const Edge& e : order.edges) pass->preds_.push_back(e.from);
   for (std::uint32_t i = 0; i < n; ++i) {
     Item& item = pass->items_[i];
     item.tiles = pass->tasks_.tiles(i);
-    item.sink = model == ExecutionModel::edges || i + 1 == n;
-    if (model == ExecutionModel::in_order) item.after = i;
-    if (model == ExecutionModel::edges) {
-      item.preds_begin = recording.pred_offsets[i];
-      item.preds_end = recording.pred_offsets[i + 1];
+    item.sink = order.kind == OrderKind::edges || i + 1 == n;
+    if (order.kind == OrderKind::in_order) item.after = i;
+    if (order.kind == OrderKind::edges) {
+      item.preds_begin = order.edge_offsets[i];
+      item.preds_end = order.edge_offsets[i + 1];
     }
   }
   for (const std::uint32_t p : pass->preds_) pass->items_[p].sink = false;
-  if (model == ExecutionModel::levels) {
-    for (std::uint32_t level = 0; level < recording.n_levels(); ++level) {
-      const std::uint32_t begin = recording.level_offsets[level];
-      const std::uint32_t end = recording.level_offsets[level + 1];
-      for (std::uint32_t i = begin; i < end; ++i) {
-        pass->items_[i].after = begin;
-        pass->items_[i].sink = end == n;
-      }
+  for (std::uint32_t level = 0; level < order.n_levels(); ++level) {
+    const std::uint32_t begin = order.level_offsets[level];
+    const std::uint32_t end = order.level_offsets[level + 1];
+    for (std::uint32_t i = begin; i < end; ++i) {
+      pass->items_[i].after = begin;
+      pass->items_[i].sink = end == n;
     }
   }
   for (std::uint32_t i = 0; i < n; ++i) pass->n_sinks_ += pass->items_[i].sink ? 1u : 0u;
@@ -133,7 +129,7 @@ Pass::Claim Pass::claim(std::uint32_t i, Cursor& cursor, std::uint32_t& tile) no
 bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) noexcept {
   const std::uint64_t start = spans_ ? os::now_ns() : 0;
   if (spans_ && tile == 0) spans_[i].start_ns.store(start, std::memory_order_relaxed);
-  tasks_.run(i, tile);
+  tasks_.run(i, tile, cursor.worker);
   if (spans_) {
     // The clock only grows, so the maximum over all passes is the last pass's end.
     const std::uint64_t now = os::now_ns();
@@ -164,9 +160,8 @@ void Pass::run_all() noexcept {
 }
 
 Pool::Pool(std::uint32_t threads, bool pin, std::uint32_t spin_us, std::uint32_t queue)
-    : spin_us_(os::sanitized ? 0 : spin_us), n_inside_(std::max(threads, 1u)) {
+    : spin_us_(os::sanitized ? 0 : spin_us), n_inside_(std::max(threads, 1u)), entries_(queue) {
   if (!os::sanitized) spins_ = threads <= os::core_count() ? 256 : 16;
-  entries_.resize(std::max(queue, 1u));
   inside_ = std::make_unique<Inside[]>(n_inside_);
   workers_.reserve(n_inside_);
   for (std::uint32_t i = 0; i + 1 < n_inside_; ++i) {
@@ -198,9 +193,8 @@ void Pool::reserve_step(std::size_t bytes) {
   std::vector<std::byte> store(entries_.size() * bytes);
   const std::uint64_t first = completed_.load(std::memory_order_relaxed) + 1;
   for (std::uint64_t serial = first; serial <= submitted_; ++serial) {
-    const std::size_t at = static_cast<std::size_t>(serial % entries_.size());
-    if (entries_[at].step_bytes > 0)
-      std::memcpy(store.data() + at * bytes, step_of(serial), entries_[at].step_bytes);
+    const std::size_t n = entries_[serial].step_bytes;
+    if (n > 0) std::memcpy(store.data() + entries_.place(serial) * bytes, step_of(serial), n);
   }
   step_store_.swap(store);
   step_stride_ = bytes;
@@ -222,7 +216,7 @@ void Pool::submit(Pass& pass, std::span<const std::byte> step_bytes,
     const bool is_idle = completed_.load(std::memory_order_relaxed) == submitted_;
     const std::uint64_t serial = ++submitted_;
     completion.serial = serial;
-    Entry& entry = entries_[serial % entries_.size()];
+    Entry& entry = entries_[serial];
     entry.pass = &pass;
     entry.completion = &completion;
     entry.step_bytes = std::min(step_bytes.size(), step_stride_);
@@ -248,7 +242,7 @@ bool Pool::start_next_locked() noexcept {
   for (;;) {
     const std::uint64_t serial = completed_.load(std::memory_order_relaxed) + 1;
     if (serial > submitted_) return false;
-    Entry& entry = entries_[serial % entries_.size()];
+    Entry& entry = entries_[serial];
     Pass& pass = *entry.pass;
     entry.start_ns = os::now_ns();
     write_step(pass.step_, {step_of(serial), entry.step_bytes});
@@ -280,7 +274,7 @@ void Pool::finish_pass() noexcept {
     // Before done is seen: whoever then destroys the pass must find it inactive.
     active_.store(nullptr, std::memory_order_seq_cst);
     const std::uint64_t serial = completed_.load(std::memory_order_relaxed) + 1;
-    complete_locked(entries_[serial % entries_.size()]);
+    complete_locked(entries_[serial]);
     wake = start_next_locked() && sleeping_ > 0;
     unblock = blocked_ > 0;
   }

@@ -14,6 +14,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/backend.h"
+#include "core/serial_ring.h"
 
 namespace onepass::cpu {
 
@@ -25,7 +26,8 @@ class Pool;
 // 1, has finished launch i when done == epoch * tiles, so nothing is reset between passes.
 class Pass final : public Recorded {
  public:
-  static Result<std::unique_ptr<Pass>> create(Pool& pool, const Recording& recording);
+  static Result<std::unique_ptr<Pass>> create(Pool& pool, const Recording& recording,
+                                              const Order& order);
   ~Pass() override;  // waits until no worker looks at it
 
   std::uint32_t size() const noexcept { return tasks_.size(); }
@@ -135,7 +137,7 @@ class Pool {
   // One step of waiting inside a pass.
   void idle(std::uint32_t& n) const noexcept;
   std::byte* step_of(std::uint64_t serial) noexcept {
-    return step_store_.data() + serial % entries_.size() * step_stride_;
+    return step_store_.data() + entries_.place(serial) * step_stride_;
   }
 
   const std::uint32_t spin_us_;
@@ -145,7 +147,7 @@ class Pool {
   std::mutex mutex_;  // guards everything up to the atomics
   std::condition_variable work_;
   std::condition_variable done_;
-  std::vector<Entry> entries_;  // ring: submission s in entry s % size
+  SerialRing<Entry> entries_;
   std::vector<std::byte> step_store_;
   std::size_t step_stride_ = 0;
   std::uint64_t submitted_ = 0;  // serial of the last submission; the first is 1

@@ -1,4 +1,5 @@
-// The one parameter of every CUDA kernel, shared by host and device:
+// The one parameter of the library's CUDA kernels, shared by host and device (callers' own get
+// onepass/cuda_kernel.h):
 //   extern "C" __global__ void NAME(const __grid_constant__ onepass::CudaArgs args)
 #ifndef ONEPASS_BACKENDS_CUDA_ARGS_H_
 #define ONEPASS_BACKENDS_CUDA_ARGS_H_

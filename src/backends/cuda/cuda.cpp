@@ -13,7 +13,10 @@
 #include "backends/cuda/memory.h"
 #include "backends/cuda/modules.h"
 #include "backends/cuda/recording.h"
+#include "core/features.h"
 #include "core/free_memory.h"
+#include "core/serial_ring.h"
+#include "onepass/backends/cuda.h"
 
 namespace onepass {
 namespace cuda {
@@ -29,14 +32,11 @@ class CudaBackend final : public Backend, public FreeMemory {
  public:
   CudaBackend(const Driver& driver, std::span<const KernelImage> images,
               const DeviceOptions& options)
-      : plain_edges_(options.plain_edges),
-        exact_memory_(options.exact_memory),
+      : own_(backend_options<CudaOptions>(options)),
         in_flight_max_(std::clamp(options.command_buffers, 1u, 4096u)),
         ring_(in_flight_max_ + 1) {
     context_.driver = &driver;
-    for (const KernelImage& image : images) {
-      rows_.insert(rows_.end(), image.rows.begin(), image.rows.end());
-    }
+    for (const KernelImage& image : images) lists_.push_back(image.rows);
   }
   ~CudaBackend() override;
 
@@ -44,20 +44,23 @@ class CudaBackend final : public Backend, public FreeMemory {
   Status open(std::span<const KernelImage> images, std::uint32_t index);
 
   const DeviceInfo& info() const noexcept override { return info_; }
-  std::span<const KernelRow> kernels() const noexcept override { return rows_; }
+  KernelTable kernels() const noexcept override { return KernelTable(lists_); }
   Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) override;
   void release(const Allocation& memory) noexcept override;
   Status write(const Allocation& memory, std::uint64_t offset,
                std::span<const std::byte> bytes) override;
   Status read(const Allocation& memory, std::uint64_t offset, std::span<std::byte> bytes) override;
   Result<std::byte*> map(const Allocation& memory) override;
-  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override;
+  Result<KernelCode> build(const KernelDesc& desc) override;
+  Result<std::unique_ptr<Recorded>> record(const Recording& recording, const Order& order) override;
   Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
                 Completion& completion) override;
   void wait(Completion& completion) override;
   bool poll(Completion& completion) override;
   Status timestamps(Recorded& recorded, std::span<TimeSpan> out) override;
   void* native_handle(const Allocation* memory) noexcept override;
+  void* native_stream() noexcept override { return context_.stream; }
+  void* native_submission(const Completion& submission) noexcept override;
   std::uint64_t free_bytes() noexcept override;
 
  private:
@@ -73,15 +76,14 @@ class CudaBackend final : public Backend, public FreeMemory {
     return cuda::check(driver(), result, call, otherwise);
   }
   Status read_info(std::uint32_t index);
-  Status sync_stream() {
-    return check(driver().cuStreamSynchronize(context_.stream), "cuStreamSynchronize",
-                 ErrorCode::submission_failed);
-  }
+  Status upload(CUdeviceptr to, std::span<const std::byte> bytes);
+  Status open_streams();
+  void close_streams() noexcept;
+  void sync_lanes() noexcept;
   Status copy_in(CUdeviceptr to, std::span<const std::byte> bytes);
   Status copy_out(CUdeviceptr from, std::span<std::byte> bytes);
   Status reserve_step(std::uint64_t bytes);
 
-  Entry& entry(std::uint64_t serial) noexcept { return ring_[serial % ring_.size()]; }
   // Ends the oldest submission; the context must be current unless the result is an error.
   void finish_next_locked(CUresult result) noexcept;
   CUresult launch_locked(GraphPass& pass, std::uint64_t serial,
@@ -91,9 +93,8 @@ class CudaBackend final : public Backend, public FreeMemory {
   CUdevice device_ = 0;
   bool retained_ = false;
   DeviceInfo info_;
-  std::vector<KernelRow> rows_;
-  const bool plain_edges_, exact_memory_;
-  ShapeOptions shape_options_;
+  std::vector<KernelList> lists_;
+  const CudaOptions own_;
   std::unique_ptr<Modules> modules_;
   std::unique_ptr<DeviceMemory> memory_;
 
@@ -111,9 +112,9 @@ class CudaBackend final : public Backend, public FreeMemory {
 
   std::mutex mutex_;  // guards the rest
   const std::uint32_t in_flight_max_;
-  // Submission s in entry s % size. One more than may be in flight: the end of the submission
-  // before the oldest is where the device's clock is read from.
-  std::vector<Entry> ring_;
+  // One more than may be in flight: the end of the submission before the oldest is where the
+  // device's clock is read from.
+  SerialRing<Entry> ring_;
   std::byte* step_ring_ = nullptr;  // pinned, one slot per entry
   std::size_t step_stride_ = 0;
   std::uint64_t submitted_ = 0, finished_ = 0;  // serials; the first is 1
@@ -156,14 +157,15 @@ Status CudaBackend::read_info(std::uint32_t index) {
   info_.memory_bytes = memory;
   info_.max_buffer_bytes = memory;
   info_.view_alignment = 1;
+  info_.max_groups = {0x7fffffffu, 65535, 65535};
   info_.subgroup_sizes = {warp};
-  info_.features = static_cast<std::uint32_t>(Feature::f16);
-  if (major >= 7) info_.features |= static_cast<std::uint32_t>(Feature::tensor_cores);
-  if (major >= 9) info_.features |= static_cast<std::uint32_t>(Feature::clusters);
+  info_.features = feature_bits(Feature::f16);
+  if (major >= 7) info_.features |= feature_bits(Feature::tensor_cores);
+  if (major >= 9) info_.features |= feature_bits(Feature::clusters);
   info_.unified_memory = false;
-  info_.model = ExecutionModel::edges;
-  shape_options_.compute_units = info_.compute_units;
-  shape_options_.programmatic = !plain_edges_ && major >= 9;
+  info_.order = OrderKind::edges;
+  info_.programmatic_edges = !own_.plain_edges && major >= 9;
+  info_.paces_full_launches = true;
   return {};
 }
 
@@ -175,8 +177,7 @@ Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t inde
   retained_ = true;
   const Current current(context_);
   ONEPASS_TRY(current.status(ErrorCode::device_lost));
-  ONEPASS_TRY(check(d.cuStreamCreate(&context_.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate",
-                    ErrorCode::device_lost));
+  ONEPASS_TRY(open_streams());
   for (Entry& e : ring_) {
     for (CUevent* event : {&e.start, &e.end}) {
       ONEPASS_TRY(check(d.cuEventCreate(event, CU_EVENT_DEFAULT), "cuEventCreate",
@@ -197,10 +198,45 @@ Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t inde
     }
   }
   modules_ = std::make_unique<Modules>(d, images);
-  memory_ = std::make_unique<DeviceMemory>(d, info_.name, exact_memory_);
+  memory_ = std::make_unique<DeviceMemory>(d, info_.name, own_.exact_memory);
   // Submission 0, which is done: the clock starts here.
-  return check(d.cuEventRecord(entry(0).end, context_.stream), "cuEventRecord",
+  return check(d.cuEventRecord(ring_[0].end, context_.stream), "cuEventRecord",
                ErrorCode::device_lost);
+}
+
+Status CudaBackend::open_streams() {
+  const Driver& d = driver();
+  const auto stream = [&](CUstream& out) {
+    return check(d.cuStreamCreate(&out, CU_STREAM_NON_BLOCKING), "cuStreamCreate",
+                 ErrorCode::device_lost);
+  };
+  const auto event = [&](CUevent& out) {
+    return check(d.cuEventCreate(&out, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+                 ErrorCode::out_of_memory);
+  };
+  ONEPASS_TRY(stream(context_.stream));
+  ONEPASS_TRY(event(context_.forked));
+  for (Lane& lane : context_.lanes) {
+    ONEPASS_TRY(stream(lane.stream));
+    ONEPASS_TRY(event(lane.done));
+  }
+  return {};
+}
+
+void CudaBackend::close_streams() noexcept {
+  const Driver& d = driver();
+  for (const Lane& lane : context_.lanes) {
+    if (lane.done) d.cuEventDestroy(lane.done);
+    if (lane.stream) d.cuStreamDestroy(lane.stream);
+  }
+  if (context_.forked) d.cuEventDestroy(context_.forked);
+  if (context_.stream) d.cuStreamDestroy(context_.stream);
+}
+
+// After a launch that failed half way lanes may have work that the stream does not wait for.
+void CudaBackend::sync_lanes() noexcept {
+  driver().cuStreamSynchronize(context_.stream);
+  for (const Lane& lane : context_.lanes) driver().cuStreamSynchronize(lane.stream);
 }
 
 CudaBackend::~CudaBackend() {
@@ -223,7 +259,7 @@ CudaBackend::~CudaBackend() {
       }
       if (pinned_) d.cuMemFreeHost(pinned_);
       if (step_ring_) d.cuMemFreeHost(step_ring_);
-      if (context_.stream) d.cuStreamDestroy(context_.stream);
+      close_streams();
     }
   }
   d.cuDevicePrimaryCtxRelease(device_);
@@ -280,21 +316,24 @@ void CudaBackend::release(const Allocation& memory) noexcept {
 Status CudaBackend::write(const Allocation& memory, std::uint64_t offset,
                           std::span<const std::byte> bytes) {
   if (bytes.empty()) return {};
-  const Current current(context_);
-  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
   if (memory.host) {
-    ONEPASS_TRY(sync_stream());
     std::memcpy(memory.host + offset, bytes.data(), bytes.size());
     return {};
   }
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
+  return upload(memory.handle + offset, bytes);
+}
+
+// Later work on the stream sees the bytes; nobody waits for them here.
+Status CudaBackend::upload(CUdeviceptr to, std::span<const std::byte> bytes) {
   const std::lock_guard lock(upload_mutex_);
-  const Status copied = copy_in(memory.handle + offset, bytes);
+  const Status copied = copy_in(to, bytes);
   // The slots are used again, also the one whose event is missing.
   if (!copied) driver().cuStreamSynchronize(context_.stream);
   return copied;
 }
 
-// Later work on the stream sees the bytes; nobody waits for them here.
 Status CudaBackend::copy_in(CUdeviceptr to, std::span<const std::byte> bytes) {
   const Driver& d = driver();
   for (std::size_t at = 0; at < bytes.size(); at += slot_bytes) {
@@ -314,13 +353,12 @@ Status CudaBackend::copy_in(CUdeviceptr to, std::span<const std::byte> bytes) {
 Status CudaBackend::read(const Allocation& memory, std::uint64_t offset,
                          std::span<std::byte> bytes) {
   if (bytes.empty()) return {};
-  const Current current(context_);
-  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
   if (memory.host) {
-    ONEPASS_TRY(sync_stream());
     std::memcpy(bytes.data(), memory.host + offset, bytes.size());
     return {};
   }
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::submission_failed));
   const std::lock_guard lock(readback_mutex_);
   const Status copied = copy_out(memory.handle + offset, bytes);
   if (!copied) driver().cuStreamSynchronize(context_.stream);
@@ -361,7 +399,6 @@ Result<std::byte*> CudaBackend::map(const Allocation& memory) {
   }
   const Current current(context_);
   ONEPASS_TRY(current.status(ErrorCode::submission_failed));
-  ONEPASS_TRY(sync_stream());
   return memory.host;
 }
 
@@ -385,13 +422,30 @@ Status CudaBackend::reserve_step(std::uint64_t bytes) {
   return {};
 }
 
-Result<std::unique_ptr<Recorded>> CudaBackend::record(const Recording& recording) {
+Result<KernelCode> CudaBackend::build(const KernelDesc& desc) {
+  if (desc.cuda.image.empty()) return no_kernel_code(desc, info_.name, "a CUDA image");
+  const Current current(context_);
+  ONEPASS_TRY(current.status(ErrorCode::kernel_build));
+  ONEPASS_ASSIGN(const std::uint64_t handle, modules_->build(desc));
+  return KernelCode(BuiltKernel{handle});
+}
+
+Result<std::unique_ptr<Recorded>> CudaBackend::record(const Recording& recording,
+                                                      const Order& order) {
   try {
     const Current current(context_);
     ONEPASS_TRY(current.status(ErrorCode::kernel_build));
     ONEPASS_TRY(reserve_step(recording.step.bytes));
-    ONEPASS_ASSIGN(std::unique_ptr<GraphPass> pass,
-                   GraphPass::create(context_, *modules_, recording, shape_options_));
+    const InlineBlocks blocks(recording);
+    CUdeviceptr blocks_at = 0;
+    if (!blocks.bytes.empty()) {
+      ONEPASS_ASSIGN(blocks_at, memory_->allocate(blocks.bytes.size()));
+    }
+    DeviceBytes owner = blocks_at ? DeviceBytes(*memory_, blocks_at) : DeviceBytes();
+    if (blocks_at) ONEPASS_TRY(upload(blocks_at, blocks.bytes));
+    ONEPASS_ASSIGN(
+        std::unique_ptr<GraphPass> pass,
+        GraphPass::create(context_, *modules_, recording, order, blocks, std::move(owner)));
     return std::unique_ptr<Recorded>(std::move(pass));
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::out_of_memory, info_.name + ": no memory to record " +
@@ -406,11 +460,11 @@ CUresult CudaBackend::launch_locked(GraphPass& pass, std::uint64_t serial,
                                     const char*& call) noexcept {
   const Driver& d = driver();
   call = "cuEventRecord";
-  CUresult r = d.cuEventRecord(entry(serial).start, context_.stream);
+  CUresult r = d.cuEventRecord(ring_[serial].start, context_.stream);
   const std::size_t n = static_cast<std::size_t>(
       std::min<std::uint64_t>({step_bytes.size(), pass.step_bytes(), step_stride_}));
   if (r == CUDA_SUCCESS && n > 0) {
-    std::byte* slot = step_ring_ + serial % ring_.size() * step_stride_;
+    std::byte* slot = step_ring_ + ring_.place(serial) * step_stride_;
     std::memcpy(slot, step_bytes.data(), n);
     call = "cuMemcpyHtoDAsync";
     r = d.cuMemcpyHtoDAsync(pass.step(), slot, n, context_.stream);
@@ -426,16 +480,16 @@ Status CudaBackend::submit(Recorded& recorded, std::span<const std::byte> step_b
   ONEPASS_TRY(current.status(ErrorCode::submission_failed));
   const std::lock_guard lock(mutex_);
   while (submitted_ - finished_ >= in_flight_max_) {
-    finish_next_locked(d.cuEventSynchronize(entry(finished_ + 1).end));
+    finish_next_locked(d.cuEventSynchronize(ring_[finished_ + 1].end));
   }
   const std::uint64_t serial = submitted_ + 1;
   const char* call = "";
   if (const CUresult r = launch_locked(pass, serial, step_bytes, call); r != CUDA_SUCCESS) {
     // The slot of the step ring is used again by the next submission.
-    d.cuStreamSynchronize(context_.stream);
+    sync_lanes();
     return check(r, call, ErrorCode::submission_failed);
   }
-  Entry& e = entry(serial);
+  Entry& e = ring_[serial];
   e.pass = &pass;
   e.completion = &completion;
   completion.serial = serial;
@@ -451,10 +505,10 @@ Status CudaBackend::submit(Recorded& recorded, std::span<const std::byte> step_b
 
 void CudaBackend::finish_next_locked(CUresult result) noexcept {
   const std::uint64_t serial = finished_ + 1;
-  Entry& e = entry(serial);
+  Entry& e = ring_[serial];
   Completion& completion = *e.completion;
   if (result == CUDA_SUCCESS) {
-    const std::uint64_t start = clock_ns_ + elapsed_ns(driver(), entry(finished_).end, e.start);
+    const std::uint64_t start = clock_ns_ + elapsed_ns(driver(), ring_[finished_].end, e.start);
     clock_ns_ = start + elapsed_ns(driver(), e.start, e.end);
     completion.span = {start, clock_ns_};
     if (e.pass->timed()) e.pass->read_spans(e.start, start);
@@ -480,7 +534,7 @@ void CudaBackend::wait(Completion& completion) {
   {
     const std::lock_guard lock(mutex_);
     if (completion.done.load(std::memory_order_acquire)) return;
-    end = entry(completion.serial).end;
+    end = ring_[completion.serial].end;
   }
   const CUresult result =
       current.result() == CUDA_SUCCESS ? driver().cuEventSynchronize(end) : current.result();
@@ -494,7 +548,7 @@ bool CudaBackend::poll(Completion& completion) {
   const std::lock_guard lock(mutex_);
   while (!completion.done.load(std::memory_order_acquire)) {
     const CUresult result = current.result() == CUDA_SUCCESS
-                                ? driver().cuEventQuery(entry(finished_ + 1).end)
+                                ? driver().cuEventQuery(ring_[finished_ + 1].end)
                                 : current.result();
     if (result == CUDA_ERROR_NOT_READY) return false;
     finish_next_locked(result);
@@ -515,6 +569,12 @@ Status CudaBackend::timestamps(Recorded& recorded, std::span<TimeSpan> out) {
 
 void* CudaBackend::native_handle(const Allocation* memory) noexcept {
   return memory ? reinterpret_cast<void*>(memory->handle) : static_cast<void*>(context_.handle);
+}
+
+void* CudaBackend::native_submission(const Completion& submission) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t serial = submission.serial;
+  return serial != 0 && serial + ring_.size() > submitted_ ? ring_[serial].end : nullptr;
 }
 
 std::uint64_t CudaBackend::free_bytes() noexcept {

@@ -1,5 +1,5 @@
 // The CUDA backend: a recording becomes an explicit CUDA graph, replayed on one stream, or, where
-// it runs only once, launches on that stream.
+// it runs only once, launches on that stream and on those beside it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Driver;
 
 // Kernels of one family and the fatbin that holds their entry points.
 struct KernelImage {
-  std::span<const KernelRow> rows;
+  KernelList rows;
   const void* fatbin = nullptr;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <string>
 
 #include "onepass/result.h"
@@ -28,6 +29,7 @@ namespace onepass::cuda {
   X(cuStreamCreate)               \
   X(cuStreamDestroy)              \
   X(cuStreamSynchronize)          \
+  X(cuStreamWaitEvent)            \
   X(cuEventCreate)                \
   X(cuEventDestroy)               \
   X(cuEventRecord)                \
@@ -44,6 +46,7 @@ namespace onepass::cuda {
   X(cuMemcpyDtoHAsync)            \
   X(cuMemsetD8Async)              \
   X(cuModuleLoadData)             \
+  X(cuModuleLoadDataEx)           \
   X(cuModuleUnload)               \
   X(cuModuleGetFunction)          \
   X(cuFuncSetAttribute)           \
@@ -60,7 +63,7 @@ namespace onepass::cuda {
   X(cuGraphLaunch)
 
 // Those that older drivers may lack; null then.
-#define ONEPASS_CUDA_OPTIONAL_FUNCTIONS(X) X(cuDeviceGetUuid)
+#define ONEPASS_CUDA_OPTIONAL_FUNCTIONS(X) X(cuDeviceGetUuid) X(cuFuncGetParamInfo)
 
 struct Driver {
 #define ONEPASS_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
@@ -83,11 +86,21 @@ ErrorCode error_code(CUresult result, ErrorCode otherwise) noexcept;
 Status check(const Driver& driver, CUresult result, const char* call, ErrorCode otherwise,
              const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
+// A stream beside the main one, and the end of what was last given to it.
+struct Lane {
+  CUstream stream = nullptr;
+  CUevent done = nullptr;
+};
+
 // What every part of the backend works with. Valid as long as the backend.
 struct Context {
   const Driver* driver = nullptr;
   CUcontext handle = nullptr;
+  // Every submission begins and ends here: what lanes get in between waits for `forked`, and the
+  // stream waits for it.
   CUstream stream = nullptr;
+  std::array<Lane, 3> lanes;
+  CUevent forked = nullptr;
 };
 
 // Makes the context current on this thread and restores the caller's afterwards.

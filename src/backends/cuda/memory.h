@@ -66,4 +66,28 @@ class DeviceMemory {
   MemoryStatistics statistics_;
 };
 
+// A block that is released with its owner; under DeviceMemory's conditions.
+class DeviceBytes {
+ public:
+  DeviceBytes() = default;
+  DeviceBytes(DeviceMemory& memory, CUdeviceptr address) noexcept
+      : memory_(&memory), address_(address) {}
+  DeviceBytes(DeviceBytes&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)),
+        address_(std::exchange(other.address_, 0)) {}
+  DeviceBytes& operator=(DeviceBytes&&) = delete;
+  ~DeviceBytes() { reset(); }
+
+  CUdeviceptr address() const noexcept { return address_; }  // 0: none
+  void reset() noexcept {
+    if (memory_) memory_->release(address_);
+    memory_ = nullptr;
+    address_ = 0;
+  }
+
+ private:
+  DeviceMemory* memory_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
+
 }  // namespace onepass::cuda

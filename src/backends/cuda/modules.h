@@ -1,7 +1,9 @@
-// Kernel functions, loaded from the fatbins inside the library when a recording first needs them.
+// Kernel functions, loaded from the fatbins inside the library when a recording first needs them,
+// and those of callers' images.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <span>
@@ -22,6 +24,9 @@ class Modules {
   Modules(const Modules&) = delete;
   Modules& operator=(const Modules&) = delete;
 
+  // Loads a caller's image. The handle is that of a BuiltKernel and lives as long as this.
+  Result<std::uint64_t> build(const KernelDesc& desc);
+
   // The entry point for a launch of the row, allowed to use the launch's shared memory.
   Result<CUfunction> function(const KernelRow& row, const Launch& launch);
 
@@ -33,12 +38,16 @@ class Modules {
   };
 
   Result<CUfunction> find(const char* symbol);
+  Result<Function*> find_locked(const KernelRow& row, const Launch& launch);
+  Status check_parameters(CUfunction function, const std::string& call) const;
 
   const Driver* driver_;
   std::vector<KernelImage> images_;
   std::mutex mutex_;              // guards the rest
   std::vector<CUmodule> loaded_;  // per image; null: not yet
   std::map<std::string, Function, std::less<>> functions_;
+  std::vector<CUmodule> callers_modules_;
+  std::deque<Function> callers_functions_;
 };
 
 }  // namespace onepass::cuda

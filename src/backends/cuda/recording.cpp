@@ -4,9 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "backends/cuda/arguments.h"
-#include "backends/cuda/nvtx.h"
-
 namespace onepass::cuda {
 namespace {
 
@@ -15,106 +12,22 @@ struct Ends {
   std::uint32_t first = 0, last = 0;
 };
 
-// Bytes that launches of a recording write: who does, and as disjoint intervals of addresses.
-class WrittenBytes {
- public:
-  explicit WrittenBytes(const Recording& recording) {
-    for (std::uint32_t i = 0; i < recording.launches.size(); ++i) {
-      const RecordedLaunch& l = recording.launches[i];
-      if (is_empty(l)) continue;
-      launch_ = i;
-      const OpInfo& op = info(l.kernel->op);
-      for (std::size_t v = 0; v < l.n_views; ++v) {
-        // Nothing is known about a caller's kernel but what its row says.
-        const bool read_only =
-            v < op.n_slots ? op.slots[v] == 'i' : (l.kernel->reads_early >> v & 1) != 0;
-        if (!read_only) add(l.views[v]);
-      }
-      add(l.scratch);
-      add(l.persistent);
-    }
-    std::sort(intervals_.begin(), intervals_.end());
-    std::size_t last = 0;
-    for (std::size_t i = 1; i < intervals_.size(); ++i) {
-      if (intervals_[i].first <= intervals_[last].second) {
-        intervals_[last].second = std::max(intervals_[last].second, intervals_[i].second);
-      } else {
-        intervals_[++last] = intervals_[i];
-      }
-    }
-    if (!intervals_.empty()) intervals_.resize(last + 1);
-  }
-
-  // Whether a launch before this one writes some of the view. What later ones write, and what the
-  // launch itself writes, is not written before it has waited.
-  bool before(std::uint32_t launch, const BoundView& view) const {
-    if (view.memory.handle == 0 || view.bytes == 0) return false;
-    const std::uint64_t begin = view.memory.handle + view.offset, end = begin + view.bytes;
-    const auto after = std::partition_point(intervals_.begin(), intervals_.end(),
-                                            [&](const auto& i) { return i.second <= begin; });
-    if (after == intervals_.end() || after->first >= end) return false;
-    return std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
-      return w.launch < launch && w.begin < end && begin < w.end;
-    });
-  }
-
- private:
-  struct Write {
-    std::uint64_t begin, end;
-    std::uint32_t launch;
-  };
-
-  void add(const BoundView& view) {
-    if (view.memory.handle == 0 || view.bytes == 0) return;
-    const std::uint64_t begin = view.memory.handle + view.offset;
-    intervals_.emplace_back(begin, begin + view.bytes);
-    writes_.push_back({begin, begin + view.bytes, launch_});
-  }
-
-  std::uint32_t launch_ = 0;
-  std::vector<Write> writes_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> intervals_;
-};
-
-// Which launches come before which, as rows of bits.
-class Ancestors {
- public:
-  explicit Ancestors(std::size_t n) : words_((n + 63) / 64), bits_(words_ * n) {}
-  bool has(std::uint32_t of, std::uint32_t ancestor) const {
-    return (bits_[of * words_ + ancestor / 64] >> (ancestor % 64) & 1) != 0;
-  }
-  void add(std::uint32_t to, std::uint32_t parent) {
-    for (std::size_t w = 0; w < words_; ++w) bits_[to * words_ + w] |= bits_[parent * words_ + w];
-    bits_[to * words_ + parent / 64] |= std::uint64_t{1} << (parent % 64);
-  }
-
- private:
-  std::size_t words_;
-  std::vector<std::uint64_t> bits_;
-};
-
-constexpr std::size_t max_chained_launches = 8192;
-
 class ShapeBuilder {
  public:
-  ShapeBuilder(const Recording& recording, const ShapeOptions& options)
-      : recording_(recording), options_(options) {
+  ShapeBuilder(const Recording& recording, const Order& order)
+      : recording_(recording), order_(order) {
     ends_.reserve(recording.launches.size());
     shape_.nodes.reserve(recording.launches.size());
-    shape_.edges.reserve(recording.preds.size());
+    shape_.edges.reserve(order.edges.size());
   }
 
   GraphShape build() {
-    const std::size_t n = recording_.launches.size();
-    if (recording_.model() == ExecutionModel::levels) {
+    const auto n = static_cast<std::uint32_t>(recording_.launches.size());
+    if (order_.kind == OrderKind::levels) {
       add_levels();
     } else {
       for (std::uint32_t i = 0; i < n; ++i) add_launch(i);
-      if (recording_.serial) {
-        for (std::uint32_t i = 1; i < n; ++i) connect(ends_[i - 1].last, ends_[i].first);
-      } else {
-        add_edges();
-      }
+      for (std::uint32_t i = 0; i < n; ++i) add_edges_into(i);
     }
     std::sort(shape_.edges.begin(), shape_.edges.end());
     const auto same = [](const GraphShape::Edge& a, const GraphShape::Edge& b) {
@@ -122,9 +35,6 @@ class ShapeBuilder {
     };
     shape_.edges.erase(std::unique(shape_.edges.begin(), shape_.edges.end(), same),
                        shape_.edges.end());
-    if (options_.programmatic && !recording_.timed && !recording_.serial && !has_many_rows()) {
-      mark_programmatic();
-    }
     return std::move(shape_);
   }
 
@@ -136,7 +46,9 @@ class ShapeBuilder {
     return static_cast<std::uint32_t>(shape_.nodes.size() - 1);
   }
 
-  void connect(std::uint32_t from, std::uint32_t to) { shape_.edges.push_back({from, to, false}); }
+  void connect(std::uint32_t from, std::uint32_t to, bool programmatic = false) {
+    shape_.edges.push_back({from, to, programmatic});
+  }
 
   void add_launch(std::uint32_t i) {
     const RecordedLaunch& l = recording_.launches[i];
@@ -155,72 +67,22 @@ class ShapeBuilder {
     ends_.push_back(ends);
   }
 
-  bool fills(std::uint32_t i) const {
-    const auto& grid = recording_.launches[i].launch.grid;
-    return std::uint64_t{grid[0]} * grid[1] * grid[2] >= options_.compute_units;
-  }
-
-  void add_edges() {
-    const auto n = static_cast<std::uint32_t>(recording_.launches.size());
-    const bool chains = options_.compute_units > 0 && n <= max_chained_launches;
-    Ancestors ancestors(chains ? n : 0);
-    std::vector<std::uint32_t> preds;
-    for (std::uint32_t i = 0; i < n; ++i) {
-      preds.assign(recording_.preds.begin() + recording_.pred_offsets[i],
-                   recording_.preds.begin() + recording_.pred_offsets[i + 1]);
-      if (chains) {
-        for (const std::uint32_t p : preds) ancestors.add(i, p);
-        const std::uint32_t before = i - 1;
-        if (i > 0 && !is_empty(recording_.launches[i]) && !is_empty(recording_.launches[before]) &&
-            !ancestors.has(i, before) && (fills(i) || fills(before))) {
-          preds.push_back(before);
-          ancestors.add(i, before);
-          ++shape_.chained;
-          // What comes before the new predecessor needs no edge of its own.
-          std::erase_if(preds, [&](std::uint32_t p) { return ancestors.has(before, p); });
-        }
-      }
-      for (const std::uint32_t p : preds) connect(ends_[p].last, ends_[i].first);
+  void add_edges_into(std::uint32_t i) {
+    if (order_.kind == OrderKind::in_order) {
+      if (i > 0) connect(ends_[i - 1].last, ends_[i].first);
+      return;
     }
-  }
-
-  bool waits(std::uint32_t node) const {
-    const GraphShape::Node& n = shape_.nodes[node];
-    return n.kind == Kind::kernel && recording_.launches[n.launch].kernel->waits_first;
-  }
-
-  // Passes of many rows, by the arithmetic per byte of one of their launches: there kernels that
-  // start early cost more than they gain.
-  bool has_many_rows() const {
-    return std::any_of(
-        recording_.launches.begin(), recording_.launches.end(),
-        [](const RecordedLaunch& l) { return l.launch.flops / 64 > l.launch.bytes_moved; });
-  }
-
-  void mark_programmatic() {
-    const WrittenBytes written(recording_);
-    std::vector<GraphShape::Edge*> nearest(shape_.nodes.size(), nullptr);
-    for (GraphShape::Edge& e : shape_.edges) nearest[e.to] = &e;  // sorted by their source
-    for (std::uint32_t node = 0; node < nearest.size(); ++node) {
-      if (!nearest[node] || !waits(node) || !waits(nearest[node]->from)) continue;
-      const RecordedLaunch& l = recording_.launches[shape_.nodes[node].launch];
-      bool early_is_constant = true;
-      for (std::uint32_t v = 0; v < l.n_views; ++v) {
-        if ((l.kernel->reads_early >> v & 1) != 0 &&
-            written.before(shape_.nodes[node].launch, l.views[v])) {
-          early_is_constant = false;
-        }
-      }
-      nearest[node]->programmatic = early_is_constant;
+    for (const Edge& e : order_.edges_into(i)) {
+      connect(ends_[e.from].last, ends_[i].first, e.programmatic);
     }
   }
 
   // Between two levels of several launches each a join takes a + b edges instead of a * b.
   void add_levels() {
     std::vector<std::uint32_t> before, now;
-    for (std::uint32_t level = 0; level < recording_.n_levels(); ++level) {
-      const std::uint32_t begin = recording_.level_offsets[level];
-      const std::uint32_t end = recording_.level_offsets[level + 1];
+    for (std::uint32_t level = 0; level < order_.n_levels(); ++level) {
+      const std::uint32_t begin = order_.level_offsets[level];
+      const std::uint32_t end = order_.level_offsets[level + 1];
       if (begin == end) continue;
       if (before.size() > 1 && end - begin > 1) {
         const std::uint32_t join = add_node(Kind::empty, GraphShape::no_launch);
@@ -238,7 +100,7 @@ class ShapeBuilder {
   }
 
   const Recording& recording_;
-  const ShapeOptions options_;
+  const Order& order_;
   GraphShape shape_;
   std::vector<Ends> ends_;
 };
@@ -254,14 +116,16 @@ struct GraphHolder {
 
 }  // namespace
 
-GraphShape graph_shape(const Recording& recording, const ShapeOptions& options) {
-  return ShapeBuilder(recording, options).build();
+GraphShape graph_shape(const Recording& recording, const Order& order) {
+  return ShapeBuilder(recording, order).build();
 }
 
 Result<std::unique_ptr<GraphPass>> GraphPass::create(const Context& context, Modules& modules,
-                                                     const Recording& recording,
-                                                     const ShapeOptions& options) {
-  std::unique_ptr<GraphPass> pass(new GraphPass(context));
+                                                     const Recording& recording, const Order& order,
+                                                     const InlineBlocks& blocks,
+                                                     DeviceBytes blocks_at) {
+  std::unique_ptr<GraphPass> pass(new GraphPass(context, std::move(blocks_at)));
+  const Source source{modules, recording, order, blocks};
   const Current current(context);
   ONEPASS_TRY(current.status(ErrorCode::kernel_build));
   if (recording.step.bytes > 0) {
@@ -273,9 +137,9 @@ Result<std::unique_ptr<GraphPass>> GraphPass::create(const Context& context, Mod
   if (recording.launches.empty()) return pass;
   if (recording.replayed || recording.timed) {
     pass->label_ = "pass of " + std::to_string(recording.launches.size()) + " launches";
-    ONEPASS_TRY(pass->build(modules, recording, options));
+    ONEPASS_TRY(pass->build(source));
   } else {
-    ONEPASS_TRY(pass->bind(modules, recording));
+    ONEPASS_TRY(pass->bind(source));
   }
   return pass;
 }
@@ -288,53 +152,111 @@ GraphPass::~GraphPass() {
   for (const CUevent event : events_) {
     if (event) d.cuEventDestroy(event);
   }
+  blocks_at_.reset();
 }
 
-Status GraphPass::bind(Modules& modules, const Recording& recording) {
-  direct_.reserve(recording.launches.size());
-  for (const RecordedLaunch& l : recording.launches) {
-    if (is_empty(l)) continue;
-    DirectLaunch direct;
-    ONEPASS_ASSIGN(direct.function, modules.function(*l.kernel, l.launch));
-    direct.grid = l.launch.grid;
-    direct.group = l.launch.group;
-    direct.shared_bytes = l.launch.shared_bytes;
-    direct.args = arguments_of(l);
-    if (nvtx_listens()) direct.label = l.label ? l.label : l.kernel->name;
-    direct_.push_back(std::move(direct));
+Status GraphPass::bind(const Source& source) {
+  const auto n = static_cast<std::uint32_t>(source.recording.launches.size());
+  const Order& order = source.order;
+  const char* group = "";
+  direct_.reserve(n);
+  if (order.kind != OrderKind::levels) {
+    for (std::uint32_t i = 0; i < n; ++i) ONEPASS_TRY(add_level(source, i, i + 1, group));
+    return {};
+  }
+  for (std::uint32_t level = 0; level < order.n_levels(); ++level) {
+    ONEPASS_TRY(
+        add_level(source, order.level_offsets[level], order.level_offsets[level + 1], group));
   }
   return {};
 }
 
+Status GraphPass::add_level(const Source& source, std::uint32_t begin, std::uint32_t end,
+                            const char*& group) {
+  const std::size_t first = direct_.size();
+  for (std::uint32_t i = begin; i < end; ++i) {
+    const RecordedLaunch& l = source.recording.launches[i];
+    if (is_empty(l)) continue;
+    DirectLaunch direct;
+    ONEPASS_ASSIGN(direct.function, source.modules.function(*l.kernel, l.launch));
+    direct.grid = l.launch.grid;
+    direct.group = l.launch.group;
+    direct.shared_bytes = l.launch.shared_bytes;
+    direct.args = arguments(source, i);
+    if (nvtx_listens()) {
+      direct.label = l.label ? l.label : l.kernel->name;
+      const char* now = l.group ? l.group : "";
+      direct.groups = GroupStep::between(std::exchange(group, now), now);
+    }
+    direct_.push_back(std::move(direct));
+  }
+  if (direct_.size() > first) level_ends_.push_back(direct_.size());
+  return {};
+}
+
 CUresult GraphPass::launch(const char*& call) noexcept {
-  const Driver& d = *context_->driver;
   if (exec_) {
     const NvtxRange range(label_.c_str());
     call = "cuGraphLaunch";
-    return d.cuGraphLaunch(exec_, context_->stream);
+    return context_->driver->cuGraphLaunch(exec_, context_->stream);
   }
-  call = "cuLaunchKernel";
-  for (DirectLaunch& l : direct_) {
-    const NvtxRange range(l.label.c_str());
-    void* pointers[] = {&l.args};
-    const CUresult r =
-        d.cuLaunchKernel(l.function, l.grid[0], l.grid[1], l.grid[2], l.group[0], l.group[1],
-                         l.group[2], l.shared_bytes, context_->stream, pointers, nullptr);
-    if (r != CUDA_SUCCESS) return r;
+  NvtxGroups groups;
+  std::size_t begin = 0;
+  for (const std::size_t end : level_ends_) {
+    const auto level = std::span(direct_).subspan(begin, end - begin);
+    if (const CUresult r = launch_level(level, groups, call); r != CUDA_SUCCESS) return r;
+    begin = end;
   }
   return CUDA_SUCCESS;
 }
 
-Status GraphPass::build(Modules& modules, const Recording& recording, const ShapeOptions& options) {
+// A wait is for the event as it was last recorded, so the same few events serve every level.
+CUresult GraphPass::launch_level(std::span<DirectLaunch> level, NvtxGroups& groups,
+                                 const char*& call) noexcept {
+  const Context& c = *context_;
+  const Driver& d = *c.driver;
+  const auto lanes = std::span(c.lanes).first(std::min(level.size() - 1, c.lanes.size()));
+  CUresult r = CUDA_SUCCESS;
+  const auto record = [&](CUevent event, CUstream stream) {
+    if (r != CUDA_SUCCESS) return;
+    call = "cuEventRecord";
+    r = d.cuEventRecord(event, stream);
+  };
+  const auto wait = [&](CUstream stream, CUevent event) {
+    if (r != CUDA_SUCCESS) return;
+    call = "cuStreamWaitEvent";
+    r = d.cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+  };
+  if (!lanes.empty()) record(c.forked, c.stream);
+  for (const Lane& lane : lanes) wait(lane.stream, c.forked);
+  for (std::size_t i = 0; i < level.size() && r == CUDA_SUCCESS; ++i) {
+    DirectLaunch& l = level[i];
+    const std::size_t turn = i % (lanes.size() + 1);
+    groups.take(l.groups);
+    const NvtxRange range(l.label.c_str());
+    void* pointers[] = {address_of(l.args)};
+    call = "cuLaunchKernel";
+    r = d.cuLaunchKernel(l.function, l.grid[0], l.grid[1], l.grid[2], l.group[0], l.group[1],
+                         l.group[2], l.shared_bytes, turn == 0 ? c.stream : lanes[turn - 1].stream,
+                         pointers, nullptr);
+  }
+  for (const Lane& lane : lanes) {
+    record(lane.done, lane.stream);
+    wait(c.stream, lane.done);
+  }
+  return r;
+}
+
+Status GraphPass::build(const Source& source) {
   const Driver& d = *context_->driver;
-  const GraphShape shape = graph_shape(recording, options);
-  if (timed_) events_.resize(2 * recording.launches.size());
+  const GraphShape shape = graph_shape(source.recording, source.order);
+  if (timed_) events_.resize(2 * source.recording.launches.size());
 
   GraphHolder holder{d};
   ONEPASS_TRY(
       check(d, d.cuGraphCreate(&holder.graph, 0), "cuGraphCreate", ErrorCode::kernel_build));
   std::vector<CUgraphNode> nodes(shape.nodes.size());
-  ONEPASS_TRY(add_nodes(holder.graph, modules, recording, shape, nodes));
+  ONEPASS_TRY(add_nodes(holder.graph, source, shape, nodes));
 
   if (!shape.edges.empty()) {
     std::vector<CUgraphNode> from, to;
@@ -361,8 +283,8 @@ Status GraphPass::build(Modules& modules, const Recording& recording, const Shap
                ErrorCode::kernel_build);
 }
 
-Status GraphPass::add_nodes(CUgraph graph, Modules& modules, const Recording& recording,
-                            const GraphShape& shape, std::vector<CUgraphNode>& nodes) {
+Status GraphPass::add_nodes(CUgraph graph, const Source& source, const GraphShape& shape,
+                            std::vector<CUgraphNode>& nodes) {
   const Driver& d = *context_->driver;
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     const GraphShape::Node& node = shape.nodes[n];
@@ -382,12 +304,12 @@ Status GraphPass::add_nodes(CUgraph graph, Modules& modules, const Recording& re
         break;
       }
       case GraphShape::Kind::kernel: {
-        const RecordedLaunch& l = recording.launches[node.launch];
+        const RecordedLaunch& l = source.recording.launches[node.launch];
         CUDA_KERNEL_NODE_PARAMS params{};
-        ONEPASS_ASSIGN(params.func, modules.function(*l.kernel, l.launch));
+        ONEPASS_ASSIGN(params.func, source.modules.function(*l.kernel, l.launch));
         // The driver copies the arguments before it returns.
-        CudaArgs args = arguments_of(l);
-        void* pointers[] = {&args};
+        Arguments args = arguments(source, node.launch);
+        void* pointers[] = {address_of(args)};
         params.gridDimX = l.launch.grid[0];
         params.gridDimY = l.launch.grid[1];
         params.gridDimZ = l.launch.grid[2];

@@ -7,25 +7,20 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "backends/cuda/args.h"
+#include "backends/cuda/arguments.h"
 #include "backends/cuda/driver.h"
+#include "backends/cuda/memory.h"
 #include "backends/cuda/modules.h"
+#include "backends/cuda/nvtx.h"
 #include "core/backend.h"
 
 namespace onepass::cuda {
 
-// The nodes and edges that a recording becomes.
-//
-// Along a programmatic edge u -> v, v starts when every block of u has allowed it or has ended, and
-// v's blocks wait inside (griddepcontrol.wait) until u is complete and its writes are visible. Both
-// rows say waits_first: every block waits before its first dependent access and before it ends. So
-// u is complete only after everything u waits for is, and when v's wait returns, all that precedes
-// v is complete, however many edges on the way were programmatic. What v reads before its wait
-// (reads_early) is ordered after nothing but the nodes that are complete when v starts; therefore
-// no launch before v may write it, else all edges into v are plain. A later launch that writes it
-// waits for v, and the launches of the replay before are complete.
+// The nodes and edges that a recording and its order become: the order itself, with a join between
+// two levels of several launches each, and nodes that take the time.
 struct GraphShape {
   enum class Kind : std::uint8_t {
     kernel,
@@ -45,32 +40,21 @@ struct GraphShape {
     friend auto operator<=>(const Edge&, const Edge&) = default;
   };
 
-  std::vector<Node> nodes;    // launches in their order
-  std::vector<Edge> edges;    // sorted, each pair once, from < to
-  std::uint32_t chained = 0;  // edges that the recording does not demand
+  std::vector<Node> nodes;  // launches in their order
+  std::vector<Edge> edges;  // sorted, each pair once, from < to
 };
+GraphShape graph_shape(const Recording& recording, const Order& order);
 
-struct ShapeOptions {
-  // Of several edges into a node the one from the nearest launch: with two programmatic ones a
-  // node starts as late as with plain ones. Timed and serial recordings have none.
-  bool programmatic = false;
-  // Two launches in a row of which one fills the device gain nothing from running side by side, so
-  // one gets an edge to the other, which can be programmatic. 0: no such edges.
-  std::uint32_t compute_units = 0;
-};
-
-// Edges: the predecessor lists; without them everything of one level before everything of the
-// next; serial: one chain.
-GraphShape graph_shape(const Recording& recording, const ShapeOptions& options = {});
-
-// A recording that will run once is not worth an executable graph: its launches go to the stream
-// one after another, unless they are timed.
+// A recording that will run once is not worth an executable graph, unless it is timed: the launches
+// of a level go to the context's stream and its lanes, in turn, and the stream waits for the lanes
+// before the next level. In other orders one launch follows the other on the stream.
 class GraphPass final : public Recorded {
  public:
-  // The context must outlive the pass.
+  // The context must outlive the pass. blocks_at: the recording's inline blocks, in device memory.
   static Result<std::unique_ptr<GraphPass>> create(const Context& context, Modules& modules,
-                                                   const Recording& recording,
-                                                   const ShapeOptions& options);
+                                                   const Recording& recording, const Order& order,
+                                                   const InlineBlocks& blocks,
+                                                   DeviceBytes blocks_at);
   ~GraphPass() override;
 
   // Hands the work to the stream; `call` names what failed. The context must be current.
@@ -85,24 +69,45 @@ class GraphPass final : public Recorded {
   void read_spans(CUevent base, std::uint64_t base_ns) noexcept;
 
  private:
-  explicit GraphPass(const Context& context) noexcept : context_(&context) {}
-  Status build(Modules& modules, const Recording& recording, const ShapeOptions& options);
-  Status bind(Modules& modules, const Recording& recording);
-  Status add_nodes(CUgraph graph, Modules& modules, const Recording& recording,
-                   const GraphShape& shape, std::vector<CUgraphNode>& nodes);
+  // What its launches are made from.
+  struct Source {
+    Modules& modules;
+    const Recording& recording;
+    const Order& order;
+    const InlineBlocks& blocks;
+  };
+
+  GraphPass(const Context& context, DeviceBytes blocks_at) noexcept
+      : context_(&context), blocks_at_(std::move(blocks_at)) {}
+  Status build(const Source& source);
+  Status bind(const Source& source);
+  Status add_nodes(CUgraph graph, const Source& source, const GraphShape& shape,
+                   std::vector<CUgraphNode>& nodes);
+  Arguments arguments(const Source& source, std::uint32_t launch) const noexcept {
+    return arguments_of(source.recording.launches[launch],
+                        blocks_at_.address() + source.blocks.offsets[launch]);
+  }
 
   struct DirectLaunch {
     CUfunction function = nullptr;
     std::array<std::uint32_t, 3> grid{}, group{};
     std::uint32_t shared_bytes = 0;
-    CudaArgs args{};
-    std::string label;  // for profilers; empty where none listens
+    Arguments args{};
+    std::string label;  // for profilers, as the next; empty where none listens
+    GroupStep groups;   // from the launch before
   };
+  // Launches [begin, end); group: of the launch before.
+  Status add_level(const Source& source, std::uint32_t begin, std::uint32_t end,
+                   const char*& group);
+  CUresult launch_level(std::span<DirectLaunch> level, NvtxGroups& groups,
+                        const char*& call) noexcept;
 
   const Context* context_;
+  DeviceBytes blocks_at_;
   CUgraphExec exec_ = nullptr;
   std::string label_;  // of the graph, for profilers
   std::vector<DirectLaunch> direct_;
+  std::vector<std::size_t> level_ends_;  // in direct_; no level is empty
   CUdeviceptr step_ = 0;
   std::uint64_t step_bytes_ = 0;
   bool timed_ = false;

@@ -17,7 +17,7 @@ struct NullRecorded final : Recorded {
 
 }  // namespace
 
-NullBackend::NullBackend(std::span<const KernelRow> kernels)
+NullBackend::NullBackend(KernelTable kernels)
     : HostBackend(host_device_info("null", 1)), kernels_(kernels) {
   info_.description = "runs nothing";
   calls_.reserve(log_size);
@@ -81,14 +81,15 @@ Result<std::byte*> NullBackend::map(const Allocation& memory) {
   return HostBackend::map(memory);
 }
 
-Result<std::unique_ptr<Recorded>> NullBackend::record(const Recording& recording) {
+Result<std::unique_ptr<Recorded>> NullBackend::record(const Recording& recording,
+                                                      const Order& order) {
   Counts counts;
   counts.launches = count_dispatches(recording);
   counts.fences = static_cast<std::uint32_t>(recording.launches.size()) - counts.launches;
-  counts.levels = recording.n_levels();
-  counts.edges = static_cast<std::uint32_t>(recording.preds.size());
+  counts.levels = recording.launches.empty() ? 0 : recording.launches.back().level + 1;
+  counts.edges = static_cast<std::uint32_t>(order.edges.size());
   counts.step_bytes = recording.step.bytes;
-  counts.model = recording.model();
+  counts.order = order.kind;
   counts.replayed = recording.replayed;
   counts.timed = recording.timed;
   for (const RecordedLaunch& l : recording.launches) {

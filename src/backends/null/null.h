@@ -34,7 +34,7 @@ enum class BackendCall : std::uint8_t {
 };
 inline constexpr std::size_t n_backend_calls = static_cast<std::size_t>(BackendCall::count_);
 
-class NullBackend final : public HostBackend {
+class NullBackend : public HostBackend {
  public:
   struct Call {
     BackendCall kind;
@@ -51,7 +51,7 @@ class NullBackend final : public HostBackend {
     std::uint64_t tiles = 0;
     std::uint64_t scratch_bytes = 0;
     std::uint64_t step_bytes = 0;
-    ExecutionModel model = ExecutionModel::levels;
+    OrderKind order = OrderKind::levels;
     bool replayed = false, timed = false;
     std::uint32_t submissions = 0;
   };
@@ -60,21 +60,21 @@ class NullBackend final : public HostBackend {
   static constexpr std::size_t log_size = 4096;
 
   // Rows it claims to have; by default the CPU's, so that every op lowers.
-  explicit NullBackend(std::span<const KernelRow> kernels = cpu_kernel_rows());
+  explicit NullBackend(KernelTable kernels = cpu_kernel_rows());
 
   std::vector<Call> calls() const;
   std::uint64_t count(BackendCall kind) const noexcept;
   std::vector<Counts> recordings() const;  // in the order of record(), destroyed ones included
   void clear_log();                        // calls and counts; recordings stay
 
-  std::span<const KernelRow> kernels() const noexcept override { return kernels_; }
+  KernelTable kernels() const noexcept override { return kernels_; }
   Result<Allocation> allocate(std::uint64_t bytes, MemoryKind kind, bool zero) override;
   void release(const Allocation& memory) noexcept override;
   Status write(const Allocation& memory, std::uint64_t offset,
                std::span<const std::byte> bytes) override;
   Status read(const Allocation& memory, std::uint64_t offset, std::span<std::byte> bytes) override;
   Result<std::byte*> map(const Allocation& memory) override;
-  Result<std::unique_ptr<Recorded>> record(const Recording& recording) override;
+  Result<std::unique_ptr<Recorded>> record(const Recording& recording, const Order& order) override;
   Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
                 Completion& completion) override;
   void wait(Completion& completion) override;
@@ -85,7 +85,7 @@ class NullBackend final : public HostBackend {
   void note(BackendCall kind, std::uint64_t value = 0) noexcept;
   void note_locked(BackendCall kind, std::uint64_t value) noexcept;
 
-  std::span<const KernelRow> kernels_;
+  KernelTable kernels_;
   mutable std::mutex mutex_;  // guards the rest
   std::vector<Call> calls_;
   std::array<std::uint64_t, n_backend_calls> counts_{};

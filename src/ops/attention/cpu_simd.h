@@ -5,6 +5,16 @@
 //   sum       weight of key j in lane j % 16, in order, sum over lanes
 //   values    fma over the keys in order
 // and chunks are folded into the result in order.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/attention/kernels.h"
+#include "ops/attention/launch_tiling.h"
+#include "ops/attention/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+
+#else
 
 #include "ops/shared/simd16_rows.h"
 
@@ -561,6 +571,6 @@ constexpr KernelRow attention_rows[] = {ATTENTION_ROWS(attention, false),
                                         ATTENTION_ROWS(attention_q, true)};
 #undef ATTENTION_ROWS
 
-std::span<const KernelRow> attention_kernels() noexcept { return attention_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

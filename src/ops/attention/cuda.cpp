@@ -1,4 +1,6 @@
+#include "core/features.h"
 #include "ops/attention/kernels.h"
+#include "ops/attention/launch_cuda.h"
 #include "ops/kernel_row.h"
 
 namespace onepass::ops {
@@ -35,7 +37,8 @@ constexpr KernelRow cluster_kernels[] = {
         {.symbol = "rope_attention_q_64",
          .variants = cluster_variants,
          .reads_early = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7 | 1u << 10 | 1u << 11,
-         .needs = static_cast<std::uint32_t>(Feature::clusters)}),
+         .needs = feature_bits(Feature::clusters),
+         .cluster = cluster_blocks}),
 };
 
 }  // namespace

@@ -173,7 +173,6 @@ Status launch_rope_attention_cuda(const DeviceInfo&, const Dispatch& d, Launch& 
   launch.variant = p.head_dim == 64 ? 0 : 1;
   launch.grid = {p.kv_heads, cluster_blocks, 1};
   launch.group = {cluster_threads, 1, 1};
-  launch.cluster = cluster_blocks;
   launch.shared_bytes = p.head_dim == 64 ? sizeof(ClusterMemory<64>) : sizeof(ClusterMemory<128>);
   const std::uint64_t seen =
       params.window != 0 ? std::min<std::uint64_t>(p.capacity, params.window) : p.capacity;

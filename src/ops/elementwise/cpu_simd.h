@@ -1,4 +1,13 @@
 // Elementwise ops for one instruction set.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/elementwise/kernels.h"
+#include "ops/elementwise/params.h"
+#include "ops/shared/cpu.h"
+#include "ops/shared/halves.h"
+
+#else
 
 #include "ops/shared/simd16_rows.h"
 
@@ -139,6 +148,6 @@ constexpr KernelRow elementwise_rows[] = {
 
 #undef OP_ROWS
 
-std::span<const KernelRow> elementwise_kernels() noexcept { return elementwise_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

@@ -7,7 +7,6 @@
 
 namespace onepass::ops {
 
-std::span<const KernelRow> elementwise_cpu_kernels() noexcept;
 std::span<const KernelRow> elementwise_cuda_kernels() noexcept;  // where CUDA is compiled in
 
 Status launch_elementwise(const DeviceInfo& device, const Dispatch& d, Launch& launch);

@@ -24,10 +24,11 @@ void embed_rows(const KernelArgs& a, const Params& p, std::size_t tokens_view, f
                                       : step.row(static_cast<std::uint32_t>(r)).token;
     float* to = out + r * p.dim;
     if (token >= p.vocab) {
-      std::fill_n(to, p.dim, 0.0f);
+      if (p.first_row == 0) std::fill_n(to, p.dim, 0.0f);
       continue;
     }
-    load(token, to);
+    if (token - p.first_row >= (p.bound_rows != 0 ? p.bound_rows : p.vocab)) continue;
+    load(token - p.first_row, to);
     if (p.scale != 1.0f) {
       for (std::uint32_t i = 0; i < p.dim; ++i) to[i] *= p.scale;
     }
@@ -68,16 +69,23 @@ void embed_affine(const KernelArgs& a) noexcept {
   });
 }
 
-#define PACKED(format)                                                     \
-  cpu_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, \
-          embed_packed<DType::format>)
+constexpr KernelRow table_row(Op op, DType format, const char* name, LaunchFn launch,
+                              CpuKernelFn cpu) noexcept {
+  KernelRow row = cpu_row(op, format, name, launch, cpu);
+  row.lower = op == Op::embed ? lower_embed : lower_embed_affine;
+  return row;
+}
+
+#define PACKED(format)                                                       \
+  table_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, \
+            embed_packed<DType::format>)
 
 constexpr KernelRow kernels[] = {
-    cpu_row(Op::embed, DType::f32, "embed_f32_f32", launch_embed, embed<float>),
-    cpu_row(Op::embed, DType::f16, "embed_f16_f32", launch_embed, embed<F16>),
-    cpu_row(Op::embed, DType::bf16, "embed_bf16_f32", launch_embed, embed<BF16>),
+    table_row(Op::embed, DType::f32, "embed_f32_f32", launch_embed, embed<float>),
+    table_row(Op::embed, DType::f16, "embed_f16_f32", launch_embed, embed<F16>),
+    table_row(Op::embed, DType::bf16, "embed_bf16_f32", launch_embed, embed<BF16>),
 #define BLOCK(format, Block) \
-  cpu_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, embed<quant::Block>),
+  table_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, embed<quant::Block>),
     ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
         PACKED(f32_r16),
@@ -92,12 +100,12 @@ constexpr KernelRow kernels[] = {
     PACKED(a4_bf16_r16),
     PACKED(a8_f16_r16),
     PACKED(a8_bf16_r16),
-    cpu_row(Op::embed_affine, DType::f32, "embed_affine_f32", launch_embed_affine,
-            embed_affine<float>),
-    cpu_row(Op::embed_affine, DType::f16, "embed_affine_f16", launch_embed_affine,
-            embed_affine<F16>),
-    cpu_row(Op::embed_affine, DType::bf16, "embed_affine_bf16", launch_embed_affine,
-            embed_affine<BF16>),
+    table_row(Op::embed_affine, DType::f32, "embed_affine_f32", launch_embed_affine,
+              embed_affine<float>),
+    table_row(Op::embed_affine, DType::f16, "embed_affine_f16", launch_embed_affine,
+              embed_affine<F16>),
+    table_row(Op::embed_affine, DType::bf16, "embed_affine_bf16", launch_embed_affine,
+              embed_affine<BF16>),
 };
 
 #undef PACKED

@@ -30,7 +30,7 @@ void embed(GraphSession& s, const Embed& a, Here here) {
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::embed, a.table.dtype, here);
-  d.set_params(EmbedParams{rows, a.table.shape[0], dim, a.tokens_are_u32 ? 1u : 0u, a.scale});
+  d.set_params(EmbedParams{rows, a.table.shape[0], dim, a.tokens_are_u32 ? 1u : 0u, a.scale, 0, 0});
   d.bind(table);
   d.bind(tokens);
   d.bind(out);
@@ -39,29 +39,14 @@ void embed(GraphSession& s, const Embed& a, Here here) {
 
 void embed_affine(GraphSession& s, const EmbedAffine& a, Here here) {
   Checks c(s, "embed_affine", here);
-  const View weight = c.tensor("weight", a.weight, types(DType::u32));
-  const View scales = c.tensor("scales", a.scales, row_types);
-  const View biases = c.tensor("biases", a.biases, row_types);
+  const Checks::Affine weights{a.weight, a.scales, a.biases, a.bits, a.group_size};
+  const auto [weight, scales, biases] = c.affine(weights);
   const View out = c.tensor("out", a.out, types(DType::f32));
-  c.same_type("scales", a.scales, "biases", a.biases);
-  c.same_shape("scales", a.scales, "biases", a.biases);
-  c.rank("weight", a.weight, 2);
-  c.rank("scales", a.scales, 2);
   c.rank("out", a.out, 2);
-  c.require(a.bits == 2 || a.bits == 3 || a.bits == 4 || a.bits == 6 || a.bits == 8, "bits is ",
-            a.bits, ", expected 2, 3, 4, 6 or 8");
-  c.require(a.group_size == 32 || a.group_size == 64 || a.group_size == 128, "group_size is ",
-            a.group_size, ", expected 32, 64 or 128");
   c.require(std::isfinite(a.scale), "scale must be finite");
   if (c.failed()) return;
   const std::uint32_t rows = a.out.shape[0], dim = a.out.shape[1], vocab = a.weight.shape[0];
-  const std::uint64_t words = std::uint64_t{dim} * a.bits / 32;
-  c.require(dim % a.group_size == 0, "out has ", dim,
-            " columns, expected a multiple of group_size ", a.group_size);
-  c.require(a.weight.shape[1] == words, "weight has ", a.weight.shape[1], " words per row, ", dim,
-            " values of ", a.bits, " bits need ", words);
-  c.require(a.scales.shape == Shape{vocab, dim / a.group_size}, "scales is ", a.scales.shape,
-            ", expected ", Shape{vocab, dim / a.group_size});
+  c.affine_rows(weights, "out", dim);
   const View tokens = check_tokens(c, a.tokens, a.tokens_are_u32, rows);
   c.disjoint(out, "weight", weight);
   c.disjoint(out, "scales", scales);
@@ -71,7 +56,7 @@ void embed_affine(GraphSession& s, const EmbedAffine& a, Here here) {
 
   Dispatch d = dispatch(Op::embed_affine, a.scales.dtype, here);
   d.set_params(EmbedAffineParams{rows, vocab, dim, a.tokens_are_u32 ? 1u : 0u, a.scale, a.bits,
-                                 a.group_size});
+                                 a.group_size, 0, 0});
   d.bind(weight);
   d.bind(scales);
   d.bind(biases);

@@ -9,6 +9,9 @@ namespace onepass::ops {
 
 std::span<const KernelRow> embed_cpu_kernels() noexcept;
 
+// Of a table that is larger than one binding: launches over ranges of its rows.
+Status lower_embed(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
+Status lower_embed_affine(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
 Status launch_embed(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_embed_affine(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 

@@ -11,6 +11,9 @@ struct EmbedParams {
   op_u32 dim;
   op_u32 tokens_are_u32;  // else a StepState
   float scale;
+  // The rows of the table that are bound, 0: all. Tokens of others are left alone, and those beyond
+  // the vocabulary are the part's with row 0.
+  op_u32 first_row, bound_rows;
 };
 
 struct EmbedAffineParams {
@@ -21,6 +24,7 @@ struct EmbedAffineParams {
   float scale;
   op_u32 bits;
   op_u32 group_size;
+  op_u32 first_row, bound_rows;
 };
 
 OP_END_NAMESPACE

@@ -1,4 +1,13 @@
 // Cache kernels for one instruction set.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/kv_cache/kernels.h"
+#include "ops/kv_cache/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+
+#else
 
 #include "ops/shared/cache_rows.h"
 
@@ -47,6 +56,6 @@ void kv_copy(const KernelArgs& a) noexcept {
 constexpr KernelRow kv_cache_rows[] = {CACHE_ROWS(kv_store), CACHE_ROWS(kv_copy)};
 #undef CACHE_ROWS
 
-std::span<const KernelRow> kv_cache_kernels() noexcept { return kv_cache_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

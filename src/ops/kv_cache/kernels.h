@@ -1,4 +1,4 @@
-// CPU kernels of this family, for the backend's table, and the launch arithmetic they go with.
+// Kernels of this family, for the backends' tables, and the launch arithmetic they go with.
 #pragma once
 
 #include <span>
@@ -6,8 +6,6 @@
 #include "core/backend.h"
 
 namespace onepass::ops {
-
-std::span<const KernelRow> kv_cache_cpu_kernels() noexcept;
 
 Status launch_kv_store(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_kv_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);

@@ -142,12 +142,14 @@ void matmul_id(const KernelArgs& a) noexcept {
   const std::uint32_t expert = a.ptr<const std::uint32_t>(2)[pair];
   const float* x = a.ptr<const float>(0) + (p.pair_rows != 0 ? pair : pair / p.used) * p.k;
   float* out = a.ptr<float>(3) + pair * p.n;
+  if (expert >= p.experts) {
+    if (p.first_expert == 0) std::fill(out + b.n_begin, out + b.n_end, 0.0f);
+    return;
+  }
+  const std::uint64_t bound = std::uint64_t{expert} - p.first_expert;
+  if (bound >= (p.bound_experts != 0 ? p.bound_experts : p.experts)) return;
   for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    if (expert >= p.experts) {
-      out[n] = 0.0f;
-    } else {
-      dot_weight_row(a.ptr<const W>(1), std::uint64_t{expert} * p.n + n, x, 1, p.k, out + n);
-    }
+    dot_weight_row(a.ptr<const W>(1), bound * p.n + n, x, 1, p.k, out + n);
   }
 }
 
@@ -211,9 +213,16 @@ void matmul_affine(const KernelArgs& a) noexcept {
   }
 }
 
+constexpr KernelRow split_row(Op op, DType format, const char* name, LaunchFn launch,
+                              CpuKernelFn cpu) noexcept {
+  KernelRow row = cpu_row(op, format, name, launch, cpu);
+  row.lower = matmul_lower(op);
+  return row;
+}
+
 // One line per format that is not packed.
 #define OP_WEIGHTS(format, W)                                                                    \
-  cpu_row(Op::matmul, DType::format, "matmul_" #format "_f32", launch_matmul, matmul<W>),        \
+  split_row(Op::matmul, DType::format, "matmul_" #format "_f32", launch_matmul, matmul<W>),      \
       cpu_row(Op::matmul_bias, DType::format, "matmul_bias_" #format "_f32", launch_matmul_bias, \
               matmul_bias<W>),                                                                   \
       cpu_row(Op::matmul_add, DType::format, "matmul_add_" #format "_f32", launch_matmul_add,    \
@@ -224,8 +233,8 @@ void matmul_affine(const KernelArgs& a) noexcept {
               matmul_3<W>),                                                                      \
       cpu_row(Op::matmul_glu, DType::format, "matmul_glu_" #format "_f32", launch_matmul_glu,    \
               matmul_glu<W>),                                                                    \
-      cpu_row(Op::matmul_id, DType::format, "matmul_id_" #format "_f32", launch_matmul_id,       \
-              matmul_id<W>)
+      split_row(Op::matmul_id, DType::format, "matmul_id_" #format "_f32", launch_matmul_id,     \
+                matmul_id<W>)
 
 constexpr KernelRow kernels[] = {
     OP_WEIGHTS(f32, float),
@@ -234,36 +243,17 @@ constexpr KernelRow kernels[] = {
 #define OP_BLOCK(format, Block) OP_WEIGHTS(format, quant::Block),
     ONEPASS_BLOCK_FORMATS(OP_BLOCK)
 #undef OP_BLOCK
-        cpu_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
-                matmul_affine<float>),
-    cpu_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
-            matmul_affine<F16>),
-    cpu_row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
-            matmul_affine<BF16>),
+        split_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
+                  matmul_affine<float>),
+    split_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
+              matmul_affine<F16>),
+    split_row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
+              matmul_affine<BF16>),
 };
 #undef OP_WEIGHTS
 
-// Rows of the best instruction set first.
-struct Rows {
-  std::array<KernelRow, 512> rows;
-  std::size_t count = 0;
-
-  Rows() noexcept {
-    for (const std::span<const KernelRow> part :
-         {matmul_avx512_kernels(), matmul_avx2_kernels(), matmul_neon_kernels(),
-          matmul_base_kernels(), std::span<const KernelRow>(kernels)}) {
-      for (const KernelRow& row : part) {
-        if (count < rows.size()) rows[count++] = row;
-      }
-    }
-  }
-};
-
 }  // namespace
 
-std::span<const KernelRow> matmul_cpu_kernels() noexcept {
-  static const Rows table;
-  return {table.rows.data(), table.count};
-}
+std::span<const KernelRow> matmul_cpu_kernels() noexcept { return kernels; }
 
 }  // namespace onepass::ops

@@ -1,4 +1,21 @@
-// The ops on packed weights, for one instruction set. Included after cpu_forms.h.
+// The ops on packed weights, for one instruction set.
+#ifndef OP_ISA
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "core/kernel_row.h"
+#include "onepass/device.h"
+#include "ops/matmul/kernels.h"
+#include "ops/matmul/params.h"
+#include "quant/packed.h"
+
+#else
+
+#include "ops/matmul/cpu_forms.h"
 
 namespace onepass::ops::OP_ISA {
 namespace {
@@ -222,7 +239,8 @@ void matmul_id(const KernelArgs& a) noexcept {
   const std::size_t row_bytes = row_bytes_of(Form::quantized, p.k);
   const std::size_t expert_bytes = groups * (p.k / Form::elements * Form::bytes);
   const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[2]);
-  const bool by_expert = pairs > p.experts;
+  const std::size_t n_bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
+  const bool by_expert = pairs > n_bound;
   const std::size_t from = by_expert ? 0 : index;
   const std::size_t to = by_expert ? pairs : index < pairs ? index + 1 : 0;
 
@@ -232,13 +250,14 @@ void matmul_id(const KernelArgs& a) noexcept {
   for (std::size_t pair = from; pair < to; ++pair) {
     float* out = floats(a, 3) + pair * p.n;
     if (ids[pair] >= p.experts) {
-      if (!by_expert || index == 0) {
+      if (p.first_expert == 0 && (!by_expert || index == 0)) {
         for (std::size_t column = 16 * begin; column < last; ++column) out[column] = 0.0f;
       }
       continue;
     }
-    if (by_expert && ids[pair] != index) continue;
-    expert = ids[pair];
+    const std::size_t bound = ids[pair] - std::size_t{p.first_expert};
+    if (bound >= n_bound || (by_expert && bound != index)) continue;
+    expert = bound;
     chosen.rows[chosen.count] = a.data[0] + (p.pair_rows != 0 ? pair : pair / p.used) * row_bytes;
     chosen.out[chosen.count++] = out;
     if (chosen.count == Pairs::max) {
@@ -270,10 +289,12 @@ constexpr KernelRow packed_row(Op op, DType format, const char* name, LaunchFn l
   KernelRow row = cpu_row(op, format, name, launch, cpu);
   row.needs = OP_ISA_FEATURE;
   row.input = quantized ? DType::q8a : DType::f32;
+  row.convert = quantized ? quantize_x : nullptr;
+  row.lower = matmul_lower(op);
   return row;
 }
 
-constexpr KernelRow packed_kernels[] = {
+constexpr KernelRow matmul_rows[] = {
     OP_PACKED_ROWS(f32_r16, FloatForm<LoadF32>),
     OP_PACKED_ROWS(f16_r16, FloatForm<LoadF16>),
     OP_PACKED_ROWS(bf16_r16, FloatForm<LoadBF16>),
@@ -295,3 +316,5 @@ constexpr KernelRow packed_kernels[] = {
 
 }  // namespace
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

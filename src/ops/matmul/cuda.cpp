@@ -4,28 +4,25 @@
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/launch_cuda.h"
 #include "quant/blocks.h"
-#include "quant/split.h"
 
 namespace onepass::ops {
 namespace {
 
 constexpr KernelRow row(Op op, DType format, const char* name, DType input, const char* symbol,
                         std::span<const char* const> variants, std::uint32_t reads_early) {
-  KernelRow r = gpu_row(op, format, name, launch_matmul_cuda);
+  KernelRow r = gpu_row(op, format, name, launch_matmul_cuda, {symbol, variants});
   r.input = input;
-  r.symbol = symbol;
-  r.variants = variants;
-  r.reads_early = reads_early;
-  r.waits_first = true;
+  r.convert = input == DType::q8a ? quantize_x : nullptr;
+  r.start = {.waits_first = true, .reads_early = reads_early};
   return r;
 }
 
 // Entry points of one format in the order of MatmulVariant; only packed ones have those of lines.
-#define OP_PLAIN_SYMBOLS(format)                                                            \
+#define OP_SYMBOLS_plain(format)                                                            \
   constexpr const char* symbols_##format[] = {"matmul_" #format, "matmul_" #format "_rows", \
                                               "matmul_" #format "_any",                     \
                                               "matmul_" #format "_tile"};
-#define OP_SPLIT_SYMBOLS(format, Split)        \
+#define OP_SYMBOLS_split(format)               \
   constexpr const char* symbols_##format[] = { \
       "matmul_" #format,                       \
       "matmul_" #format "_rows",               \
@@ -45,10 +42,9 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
       "matmul_" #format "_norm_gate_1",        \
       "matmul_" #format "_norm_gate_2",        \
   };
-OP_PLAIN_SYMBOLS(f32)
-OP_PLAIN_SYMBOLS(f16)
-OP_PLAIN_SYMBOLS(bf16)
-ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
+#define CUDA_FORMAT(format, blocks, ...) OP_SYMBOLS_##blocks(format)
+#include "ops/shared/cuda_formats.def"
+#undef CUDA_FORMAT
 
 // early: views of weights; the experts of matmul_id are known after the wait only.
 #define OP_ROW(op, format, input, early)                                                    \
@@ -59,7 +55,8 @@ ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
       OP_ROW(matmul_add, format, input, 2), OP_ROW(matmul_bias_add, format, input, 2), \
       OP_ROW(matmul_3, format, input, 14), OP_ROW(matmul_glu, format, input, 6),       \
       OP_ROW(matmul_glu_q, format, input, 6), OP_ROW(matmul_id, format, input, 0)
-#define OP_SPLIT_ROWS(format, Split)                                  \
+#define OP_ROWS_plain(format) OP_ROWS(format, f32),
+#define OP_ROWS_split(format)                                         \
   OP_ROWS(format, q8a), OP_ROW(norm_matmul, format, f32, 2 | 1 << 3), \
       OP_ROW(norm_matmul_3, format, f32, 14 | 1 << 10),               \
       OP_ROW(norm_matmul_glu_q, format, f32, 6 | 1 << 4),
@@ -76,8 +73,11 @@ ONEPASS_SPLIT_FORMATS(OP_SPLIT_SYMBOLS)
       "matmul_affine_" #format, {}, 0)
 
 // The rows of a packed or plain format follow each other.
-constexpr KernelRow kernels[] = {OP_ROWS(f32, f32), OP_ROWS(f16, f32), OP_ROWS(bf16, f32),
-                                 ONEPASS_SPLIT_FORMATS(OP_SPLIT_ROWS)};
+constexpr KernelRow kernels[] = {
+#define CUDA_FORMAT(format, blocks, ...) OP_ROWS_##blocks(format)
+#include "ops/shared/cuda_formats.def"
+#undef CUDA_FORMAT
+};
 constexpr KernelRow block_kernels[] = {ONEPASS_BLOCK_FORMATS(OP_BLOCK_ROWS) OP_AFFINE(f32),
                                        OP_AFFINE(f16), OP_AFFINE(bf16)};
 

@@ -7,16 +7,12 @@
 
 namespace onepass::ops {
 
+// Weights that are not packed.
 std::span<const KernelRow> matmul_cpu_kernels() noexcept;
-// Where CUDA is compiled in: the kernels of cuda_FORMAT.cu, and those of cuda_blocks.cu.
+// Where CUDA is compiled in: the kernels of one format of cuda_formats.def, and those of
+// cuda_blocks.cu.
 std::span<const KernelRow> matmul_cuda_kernels(DType format) noexcept;
 std::span<const KernelRow> matmul_cuda_block_kernels() noexcept;
-// The parts of matmul_cpu_kernels() for packed weights; empty where the processor has no such
-// instructions.
-std::span<const KernelRow> matmul_base_kernels() noexcept;
-std::span<const KernelRow> matmul_avx2_kernels() noexcept;
-std::span<const KernelRow> matmul_avx512_kernels() noexcept;
-std::span<const KernelRow> matmul_neon_kernels() noexcept;
 
 // What view 0 holds for weights of a format: q8a or f32.
 DType matmul_input(DType weights) noexcept;
@@ -37,6 +33,20 @@ inline std::size_t matmul_block_begin(const Launch& launch, std::size_t block,
   const std::size_t parts = width << halvings;
   const std::size_t size = turn < halvings ? std::size_t{1} << (halvings - turn - 1) : 1;
   return units * (parts - (parts >> turn) + (block - turn * width) * size) / parts;
+}
+
+// How rows that take q8a get it from f32; of Op::matmul and Op::matmul_id.
+bool quantize_x(const Dispatch& product, Dispatch& conversion, std::uint64_t& bytes);
+
+// Of weights that are larger than one binding: launches over rows, of experts over experts.
+Status lower_matmul(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
+Status lower_matmul_affine(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
+Status lower_matmul_id(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
+constexpr LowerFn matmul_lower(Op op) noexcept {
+  return op == Op::matmul          ? lower_matmul
+         : op == Op::matmul_affine ? lower_matmul_affine
+         : op == Op::matmul_id     ? lower_matmul_id
+                                   : nullptr;
 }
 
 Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch);

@@ -6,6 +6,8 @@
 
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
+#include "ops/quantize/params.h"
+#include "quant/affine.h"
 
 namespace onepass::ops {
 namespace {
@@ -139,6 +141,25 @@ DType matmul_input(DType weights) noexcept {
   }
 }
 
+bool quantize_x(const Dispatch& product, Dispatch& conversion, std::uint64_t& bytes) {
+  if (product.input != DType::f32) return false;
+  QuantizeParams q{};
+  if (product.op == Op::matmul) {
+    const auto p = product.params_as<MatmulParams>();
+    q = {p.m, p.k};
+  } else if (product.op == Op::matmul_id) {
+    const auto p = product.params_as<MatmulIdParams>();
+    q = {p.pair_rows != 0 ? p.tokens * p.used : p.tokens, p.k};
+  } else {
+    return false;
+  }
+  conversion = make_dispatch(Op::quantize, DType::q8a);
+  conversion.set_params(q);
+  conversion.bind(product.views[0]);
+  bytes = matrix_bytes(DType::q8a, q.rows, q.cols);
+  return true;
+}
+
 Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const MatmulParams p = d.params_as<MatmulParams>();
   const Sizes s = sizes_of(d, p.m, p.n, p.k);
@@ -241,9 +262,8 @@ Status launch_norm_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& la
 
 Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulAffineParams p = d.params_as<MatmulAffineParams>();
-  if (p.group_size == 0 || p.group_size % 32 != 0 || 128 % p.group_size != 0 ||
-      p.k % p.group_size != 0 || p.bits == 0 || p.bits > 8 || p.bits == 5 || p.bits == 7 ||
-      p.bits == 1) {
+  if (!quant::is_affine_bits(p.bits) || !quant::is_affine_group(p.group_size) ||
+      p.k % p.group_size != 0) {
     return fail(ErrorCode::unsupported,
                 "matmul_affine: k " + std::to_string(p.k) + " with " + std::to_string(p.bits) +
                     " bits in groups of " + std::to_string(p.group_size),
@@ -261,12 +281,13 @@ Status launch_matmul_id(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const MatmulIdParams p = d.params_as<MatmulIdParams>();
   const std::uint64_t pairs = product({p.tokens, p.used});
   const std::uint64_t expert = matrix_bytes(d.format, p.n, p.k);
+  const std::uint32_t bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
   ONEPASS_TRY(expect_views(
       d, {matrix_bytes(matmul_input(d.format), p.pair_rows != 0 ? pairs : p.tokens, p.k),
-          product({p.experts, expert}), matrix_bytes(DType::u32, p.tokens, p.used),
+          product({bound, expert}), matrix_bytes(DType::u32, p.tokens, p.used),
           matrix_bytes(DType::f32, pairs, p.n)}));
   // Every pair may name another expert, as long as there are that many.
-  const std::uint64_t in_use = std::min<std::uint64_t>(pairs, p.experts);
+  const std::uint64_t in_use = std::min<std::uint64_t>(pairs, bound);
   launch.bytes_moved =
       d.views[0].bytes + d.views[2].bytes + d.views[3].bytes + product({in_use, expert});
   launch.flops = product({pairs, p.n, p.k, 2});

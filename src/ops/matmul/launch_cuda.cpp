@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/features.h"
 #include "ops/launch.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
@@ -320,7 +321,7 @@ bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
   const Kernels kernels = kernels_of(d.format);
   const bool quantized = matmul_input(d.format) == DType::q8a;
   if (s.form == form_id || s.m <= 8 || d.views[0].offset % (quantized ? 8 : 16) != 0 ||
-      !device.has(Feature::tensor_cores)) {
+      !has(device, Feature::tensor_cores)) {
     return false;
   }
   for (const auto& [warps_m, warps_n] : {std::pair{4u, 2u}, std::pair{2u, 1u}}) {

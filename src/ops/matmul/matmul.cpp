@@ -1,4 +1,3 @@
-#include "core/device_state.h"
 #include "onepass/ops.h"
 #include "ops/checks.h"
 #include "ops/matmul/params.h"
@@ -8,20 +7,6 @@ namespace {
 
 constexpr TypeSet matmul_types = row_types | block_types | (any_type & ~unpacked_types);
 constexpr TypeSet x_types = types(DType::f32, DType::q8a);
-
-// x in the form that the device's kernel takes; quantizes it where necessary.
-View input_of(GraphSession& s, Checks& c, Op op, const Tensor& x, const View& view, DType weights,
-              Here here) {
-  const KernelRow* row = s.device().state().find_row(op, weights);
-  const DType input = row ? row->input : DType::f32;
-  if (x.dtype == input) return view;
-  c.require(x.dtype == DType::f32, "x is ", name(x.dtype), ", weights of ", name(weights), " take ",
-            name(input));
-  if (c.failed()) return {};
-  const Tensor scratch = s.scratch(input, x.shape);
-  quantize(s, {x, scratch}, here);
-  return scratch.view;
-}
 
 }  // namespace
 
@@ -43,11 +28,10 @@ void matmul(GraphSession& s, const Matmul& a, Here here) {
   const std::uint32_t m = c.u32("the number of rows", c.failed() ? 0 : a.x.shape.rows());
   if (c.failed()) return;
 
-  const View input = input_of(s, c, Op::matmul, a.x, x, a.weight.dtype, here);
-  if (c.failed()) return;
   Dispatch d = dispatch(Op::matmul, a.weight.dtype, here);
+  d.input = a.x.dtype;
   d.set_params(MatmulParams{m, n, k});
-  d.bind(input);
+  d.bind(x);
   d.bind(weight);
   d.bind(out);
   s.encode(d);
@@ -55,28 +39,13 @@ void matmul(GraphSession& s, const Matmul& a, Here here) {
 
 void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here) {
   Checks c(s, "matmul_affine", here);
+  const Checks::Affine weights{a.weight, a.scales, a.biases, a.bits, a.group_size};
   const View x = c.tensor("x", a.x, types(DType::f32));
-  const View weight = c.tensor("weight", a.weight, types(DType::u32));
-  const View scales = c.tensor("scales", a.scales, row_types);
-  const View biases = c.tensor("biases", a.biases, row_types);
+  const auto [weight, scales, biases] = c.affine(weights);
   const View out = c.tensor("out", a.out, types(DType::f32));
-  c.same_type("scales", a.scales, "biases", a.biases);
-  c.same_shape("scales", a.scales, "biases", a.biases);
-  c.rank("weight", a.weight, 2);
-  c.rank("scales", a.scales, 2);
-  c.require(a.bits == 2 || a.bits == 3 || a.bits == 4 || a.bits == 6 || a.bits == 8, "bits is ",
-            a.bits, ", expected 2, 3, 4, 6 or 8");
-  c.require(a.group_size == 32 || a.group_size == 64 || a.group_size == 128, "group_size is ",
-            a.group_size, ", expected 32, 64 or 128");
   if (c.failed()) return;
   const std::uint32_t n = a.weight.shape[0], k = a.x.shape.last();
-  c.require(k % a.group_size == 0, "x has ", k, " columns, expected a multiple of group_size ",
-            a.group_size);
-  c.require(a.weight.shape[1] == std::uint64_t{k} * a.bits / 32, "weight has ", a.weight.shape[1],
-            " words per row, ", k, " values of ", a.bits, " bits need ",
-            std::uint64_t{k} * a.bits / 32);
-  c.require(a.scales.shape[0] == n && a.scales.shape[1] == k / a.group_size, "scales is ",
-            a.scales.shape, ", expected ", Shape{n, k / a.group_size});
+  c.affine_rows(weights, "x", k);
   c.require(a.out.shape.last() == n && a.out.shape.rows() == a.x.shape.rows(), "x is ", a.x.shape,
             ", weight has ", n, " rows, out is ", a.out.shape);
   c.disjoint(out, "x", x);
@@ -121,11 +90,10 @@ void matmul_id(GraphSession& s, const MatmulId& a, Here here) {
   c.disjoint(out, "ids", ids);
   if (c.failed()) return;
 
-  const View input = input_of(s, c, Op::matmul_id, a.x, x, a.weight.dtype, here);
-  if (c.failed()) return;
   Dispatch d = dispatch(Op::matmul_id, a.weight.dtype, here);
-  d.set_params(MatmulIdParams{tokens, used, experts, n, k, pair_rows ? 1u : 0u});
-  d.bind(input);
+  d.input = a.x.dtype;
+  d.set_params(MatmulIdParams{tokens, used, experts, n, k, pair_rows ? 1u : 0u, 0, 0});
+  d.bind(x);
   d.bind(weight);
   d.bind(ids);
   d.bind(out);

@@ -51,6 +51,9 @@ struct MatmulIdParams {
   op_u32 experts;
   op_u32 n, k;
   op_u32 pair_rows;  // 1: x has a row for each of the token's experts
+  // The experts whose weights are bound, 0: all. Pairs with others are left alone, and those that
+  // name no expert are the part's with expert 0.
+  op_u32 first_expert, bound_experts;
 };
 
 OP_END_NAMESPACE

@@ -21,7 +21,9 @@ void gather(const KernelArgs& a) noexcept {
   const std::uint64_t bytes = p.row_bytes;
   const auto [begin, end] = a.part(p.rows);
   for (std::uint64_t r = begin; r < end; ++r) {
-    const std::uint64_t from = std::min(a.ptr<const std::uint32_t>(1)[r], p.source_rows - 1);
+    const std::uint64_t row = std::min(a.ptr<const std::uint32_t>(1)[r], p.source_rows - 1);
+    const std::uint64_t from = row - p.first_row;
+    if (from >= (p.bound_rows != 0 ? p.bound_rows : p.source_rows)) continue;
     std::memcpy(a.data[2] + r * bytes, a.data[0] + from * bytes, bytes);
   }
 }
@@ -105,10 +107,16 @@ void concat(const KernelArgs& a) noexcept {
       cpu_row(Op::op, DType::u32, #op "_u32", launch, kernel),   \
       cpu_row(Op::op, DType::i32, #op "_i32", launch, kernel)
 
+constexpr KernelRow gather_row(DType format, const char* name) noexcept {
+  KernelRow row = cpu_row(Op::gather, format, name, launch_gather, gather);
+  row.lower = lower_gather;
+  return row;
+}
+
 constexpr KernelRow kernels[] = {
 #define FORMAT(name, ggml_id, elements, bytes, rows)                \
   cpu_row(Op::copy, DType::name, "copy_" #name, launch_copy, copy), \
-      cpu_row(Op::gather, DType::name, "gather_" #name, launch_gather, gather),
+      gather_row(DType::name, "gather_" #name),
 #include "onepass/tables/formats.def"
 #undef FORMAT
     ELEMENT_TYPES(transpose, launch_transpose, transpose),

@@ -10,6 +10,8 @@ namespace onepass::ops {
 std::span<const KernelRow> move_cpu_kernels() noexcept;
 
 Status launch_copy(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+// Of x larger than one binding: launches over ranges of its rows.
+Status lower_gather(const DeviceInfo& device, const Dispatch& d, LaunchList& launches);
 Status launch_gather(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 // One unit of grid[0] is a strip of transpose_strip rows.
 inline constexpr std::uint32_t transpose_strip = 32;

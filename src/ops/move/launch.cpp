@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ops/launch_split.h"
 #include "ops/move/kernels.h"
 #include "ops/move/params.h"
 #include "ops/shared/halves.h"
@@ -18,10 +19,17 @@ Status launch_copy(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   return {};
 }
 
+Status lower_gather(const DeviceInfo& device, const Dispatch& d, LaunchList& launches) {
+  const GatherParams p = d.params_as<GatherParams>();
+  split_table<GatherParams>(device, d, p.source_rows, 1, {p.row_bytes}, launches);
+  return {};
+}
+
 Status launch_gather(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const GatherParams p = d.params_as<GatherParams>();
   const std::uint64_t out = product({p.rows, p.row_bytes});
-  ONEPASS_TRY(expect_views(d, {product({p.source_rows, p.row_bytes}), product({p.rows, 4}), out}));
+  const std::uint32_t rows = p.bound_rows != 0 ? p.bound_rows : p.source_rows;
+  ONEPASS_TRY(expect_views(d, {product({rows, p.row_bytes}), product({p.rows, 4}), out}));
   if (p.source_rows == 0 || is_packed(d.format)) {
     return fail(ErrorCode::invalid_argument, "gather: x has no rows to take", d.file, d.line);
   }

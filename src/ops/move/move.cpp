@@ -61,7 +61,7 @@ void gather(GraphSession& s, const Gather& a, Here here) {
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::gather, a.x.dtype, here);
-  d.set_params(GatherParams{rows, a.x.shape[0], bytes});
+  d.set_params(GatherParams{rows, a.x.shape[0], bytes, 0, 0});
   d.bind(x);
   d.bind(indices);
   d.bind(out);

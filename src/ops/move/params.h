@@ -13,6 +13,7 @@ struct GatherParams {
   op_u32 rows;         // of out
   op_u32 source_rows;  // of x
   op_u32 row_bytes;
+  op_u32 first_row, bound_rows;  // of x, 0: all; rows of others are left alone
 };
 
 // [batch, rows, cols, unit] -> [batch, cols, rows, unit].

@@ -1,4 +1,12 @@
 // Norm kernels for one instruction set.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/norm/kernels.h"
+#include "ops/norm/params.h"
+#include "ops/shared/cpu.h"
+
+#else
 
 #include "ops/shared/norm_rows.h"
 
@@ -165,6 +173,6 @@ constexpr KernelRow norm_rows[] = {
 };
 #undef NORM_ROWS
 
-std::span<const KernelRow> norm_kernels() noexcept { return norm_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

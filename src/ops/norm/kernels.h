@@ -7,7 +7,6 @@
 
 namespace onepass::ops {
 
-std::span<const KernelRow> norm_cpu_kernels() noexcept;
 std::span<const KernelRow> norm_cuda_kernels() noexcept;  // where CUDA is compiled in
 
 // Every op of the family. Weights that may be missing are empty views.

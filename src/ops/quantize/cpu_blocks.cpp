@@ -84,6 +84,6 @@ constexpr KernelRow kernels[] = {
 
 }  // namespace
 
-std::span<const KernelRow> quantize_block_kernels() noexcept { return kernels; }
+std::span<const KernelRow> quantize_cpu_kernels() noexcept { return kernels; }
 
 }  // namespace onepass::ops

@@ -1,4 +1,17 @@
 // Quantization for one instruction set.
+#ifndef OP_ISA
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "core/kernel_row.h"
+#include "onepass/device.h"
+#include "ops/quantize/kernels.h"
+#include "ops/quantize/params.h"
+
+#else
 
 namespace onepass::ops::OP_ISA {
 namespace {
@@ -27,7 +40,7 @@ constexpr KernelRow row_for(DType format, const char* name, CpuKernelFn cpu) {
   row.needs = OP_ISA_FEATURE;
   return row;
 }
-constexpr KernelRow quantize_kernels[] = {
+constexpr KernelRow quantize_rows[] = {
     row_for(DType::q8a, "quantize_f32_q8a_" OP_TEXT(OP_ISA), quantize_q8a_rows),
 };
 #undef OP_TEXT
@@ -35,3 +48,5 @@ constexpr KernelRow quantize_kernels[] = {
 
 }  // namespace
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

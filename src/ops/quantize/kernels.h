@@ -7,14 +7,8 @@
 
 namespace onepass::ops {
 
-std::span<const KernelRow> quantize_cpu_kernels() noexcept;
-// The parts of quantize_cpu_kernels() for each instruction set; empty where there is no such one.
-std::span<const KernelRow> quantize_base_kernels() noexcept;
-std::span<const KernelRow> quantize_avx2_kernels() noexcept;
-std::span<const KernelRow> quantize_avx512_kernels() noexcept;
-std::span<const KernelRow> quantize_neon_kernels() noexcept;
 // Block formats, and the way back from every format.
-std::span<const KernelRow> quantize_block_kernels() noexcept;
+std::span<const KernelRow> quantize_cpu_kernels() noexcept;
 
 // Tiles are runs of blocks, of one row after the other.
 Status launch_quantize(const DeviceInfo& device, const Dispatch& d, Launch& launch);

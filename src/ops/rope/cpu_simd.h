@@ -1,4 +1,13 @@
 // Rotation kernels for one instruction set.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/rope/kernels.h"
+#include "ops/rope/params.h"
+#include "ops/shared/cache.h"
+#include "ops/shared/cpu.h"
+
+#else
 
 #include "ops/rope/cpu_rows.h"
 #include "ops/shared/cache_rows.h"
@@ -112,6 +121,6 @@ constexpr KernelRow rope_rows[] = {
             OP_ISA_FEATURE),
 };
 
-std::span<const KernelRow> rope_kernels() noexcept { return rope_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

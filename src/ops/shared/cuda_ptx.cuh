@@ -8,7 +8,7 @@
 namespace onepass::ops {
 
 #ifdef ONEPASS_CUDA_EMU
-using namespace onepass::emu::ptx;  // tests/backends/cuda_emu/ptx.h
+using namespace onepass::emu::ptx;  // tests/support/cuda_emu/ptx.h
 #else
 
 // Programmatic dependent launch. Before the wait only views in the row's reads_early may be read

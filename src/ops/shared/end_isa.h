@@ -1,4 +1,4 @@
-// Ends what a begin_*.h started.
+// Ends what a simd16_*.h of an instruction set started.
 #if OP_ISA_POP
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -1,12 +1,13 @@
 // Sixteen lanes of f32 or i32 with the same results on every instruction set.
 //
-//   #include "ops/shared/simd16.h"        // after every other header
-//   #include "ops/shared/begin_avx2.h"    // from here on functions are compiled for AVX2
-//   #include "ops/norm/cpu_simd.h"        // namespace onepass::ops::OP_ISA, uses Simd
-//   #include "ops/shared/end_isa.h"      // (clang-format must not sort these)
+//   #include "ops/norm/cpu_simd.h"       // OP_ISA is not defined: the headers its kernels use
+//   #include "ops/shared/simd16.h"
+//   #include "ops/shared/simd16_avx2.h"  // from here on functions are compiled for AVX2
+//   #include "ops/norm/cpu_simd.h"       // OP_ISA is: namespace onepass::ops::OP_ISA, uses Simd
+//   #include "ops/shared/end_isa.h"
 //
-// begin_{base,avx2,avx512,neon}.h define the macro OP_ISA and the struct
-// onepass::ops::OP_ISA::Simd:
+// is what ops/simd_unit.cpp.in does for each instruction set of isa.def. Their headers simd16_*.h
+// define the macro OP_ISA and the struct onepass::ops::OP_ISA::Simd:
 //   F, I, B, M             16 f32, 16 i32, 64 bytes, 16 truth values
 //   min(a, b), max(a, b)   a < b ? a : b, a > b ? a : b: the second one where there is a NaN
 //   fma(a, b, c)           a * b + c rounded once; fnma: c - a * b
@@ -21,9 +22,9 @@
 //   pair_dot               broadcast of c.first * s[0] + c.second * s[1] for two i16 at s
 // and the functions exp, tanh, sigmoid, silu, gelu of simd16_math.h, equal to those of scalar.h.
 //
-// Code between begin and end lives in an anonymous namespace inside onepass::ops::OP_ISA, uses no
-// lambdas (clang does not compile them for the instruction set) and no functions of the standard
-// library: the linker keeps one copy of an inline function for all instruction sets.
+// Code between simd16_*.h and end_isa.h lives inside onepass::ops::OP_ISA, uses no lambdas (clang
+// does not compile them for the instruction set) and no functions of the standard library: the
+// linker keeps one copy of an inline function for all instruction sets.
 #pragma once
 
 #include <cmath>
@@ -35,6 +36,7 @@
 
 #if defined(__x86_64__)
 #define ONEPASS_HAS_X86 1
+#define ONEPASS_HAS_NEON 0
 #if defined(__GNUC__) && !defined(__clang__)
 // g++ 12 takes the undefined registers of these headers for variables somebody forgot to set.
 #pragma GCC diagnostic push
@@ -46,8 +48,12 @@
 #include <immintrin.h>
 #endif
 #elif defined(__aarch64__)
+#define ONEPASS_HAS_X86 0
 #define ONEPASS_HAS_NEON 1
 #include <arm_neon.h>
+#else
+#define ONEPASS_HAS_X86 0
+#define ONEPASS_HAS_NEON 0
 #endif
 
 #define OP_INLINE inline __attribute__((always_inline))

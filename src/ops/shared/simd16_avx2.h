@@ -1,6 +1,13 @@
 // Simd with AVX2, FMA and F16C: two registers of 256 bits.
-#ifndef ONEPASS_OPS_SHARED_SIMD16_AVX2_H_
-#define ONEPASS_OPS_SHARED_SIMD16_AVX2_H_
+// Functions up to end_isa.h are compiled for AVX2, FMA and F16C.
+#define OP_ISA avx2
+#define OP_ISA_POP 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
 
 namespace onepass::ops::avx2 {
 
@@ -306,5 +313,3 @@ struct Simd {
 }  // namespace onepass::ops::avx2
 
 #include "ops/shared/simd16_math.h"
-
-#endif  // ONEPASS_OPS_SHARED_SIMD16_AVX2_H_

@@ -1,6 +1,15 @@
 // Simd with AVX-512: one register of 512 bits.
-#ifndef ONEPASS_OPS_SHARED_SIMD16_AVX512_H_
-#define ONEPASS_OPS_SHARED_SIMD16_AVX512_H_
+// Functions up to end_isa.h are compiled for AVX-512 F, BW, VL and VNNI.
+#define OP_ISA avx512
+#define OP_ISA_POP 1
+#if defined(__clang__)
+#pragma clang attribute push(                                                      \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")
+#endif
 
 namespace onepass::ops::avx512 {
 
@@ -195,5 +204,3 @@ struct Simd {
 }  // namespace onepass::ops::avx512
 
 #include "ops/shared/simd16_math.h"
-
-#endif  // ONEPASS_OPS_SHARED_SIMD16_AVX512_H_

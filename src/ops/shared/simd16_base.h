@@ -1,6 +1,7 @@
 // Simd in plain C++: the definition of every operation.
-#ifndef ONEPASS_OPS_SHARED_SIMD16_BASE_H_
-#define ONEPASS_OPS_SHARED_SIMD16_BASE_H_
+// Code up to end_isa.h is compiled for every machine.
+#define OP_ISA base
+#define OP_ISA_POP 0
 
 namespace onepass::ops::base {
 
@@ -319,5 +320,3 @@ struct Simd {
 }  // namespace onepass::ops::base
 
 #include "ops/shared/simd16_math.h"
-
-#endif  // ONEPASS_OPS_SHARED_SIMD16_BASE_H_

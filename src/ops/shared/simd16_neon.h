@@ -1,6 +1,14 @@
 // Simd with NEON and its dot product: four registers of 128 bits.
-#ifndef ONEPASS_OPS_SHARED_SIMD16_NEON_H_
-#define ONEPASS_OPS_SHARED_SIMD16_NEON_H_
+// Functions up to end_isa.h are compiled for NEON with the dot product. The assembler knows that
+// one from Armv8.2 on only.
+#define OP_ISA neon
+#define OP_ISA_POP 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
 
 namespace onepass::ops::neon {
 
@@ -330,5 +338,3 @@ struct Simd {
 }  // namespace onepass::ops::neon
 
 #include "ops/shared/simd16_math.h"
-
-#endif  // ONEPASS_OPS_SHARED_SIMD16_NEON_H_

@@ -1,6 +1,5 @@
 // Rows of f32, f16 and bf16 sixteen elements at a time, and blocks of q8a and q8_0. Included by the
-// families' cpu_simd.h between begin_*.h and end_isa.h; a source file compiles for one instruction
-// set.
+// families' cpu_simd.h where OP_ISA is defined; a source file compiles for one instruction set.
 #pragma once
 
 namespace onepass::ops::OP_ISA {

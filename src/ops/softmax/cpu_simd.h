@@ -1,4 +1,12 @@
 // Softmax for one instruction set.
+#ifndef OP_ISA
+
+#include "core/kernel_row.h"
+#include "ops/shared/cpu.h"
+#include "ops/softmax/kernels.h"
+#include "ops/softmax/params.h"
+
+#else
 
 #include "ops/shared/simd16_rows.h"
 
@@ -76,6 +84,6 @@ constexpr KernelRow softmax_rows[] = {
             OP_ISA_FEATURE),
 };
 
-std::span<const KernelRow> softmax_kernels() noexcept { return softmax_rows; }
-
 }  // namespace onepass::ops::OP_ISA
+
+#endif  // OP_ISA

@@ -1,0 +1,76 @@
+#include "core/features.h"
+
+#include <array>
+#include <iterator>
+#include <string_view>
+
+#include "onepass/backends/cpu.h"
+#include "ops/shared/simd16.h"
+
+namespace onepass {
+namespace {
+
+constexpr const char* names[] = {"avx2", "avx512_vnni",  "neon_dotprod",
+                                 "f16",  "tensor_cores", "clusters"};
+static_assert(feature_bits(Feature::clusters) == 1u << (std::size(names) - 1));
+
+struct IsaRow {
+  const char* name;
+  std::string_view processor;
+  bool is_compiled;
+  std::uint32_t needs;
+  const char* text;
+};
+constexpr IsaRow sets[] = {
+#define ISA(isa, condition, needs, text) \
+  {#isa, #condition, (condition), static_cast<std::uint32_t>(needs), text},
+#include "ops/shared/isa.def"
+#undef ISA
+};
+
+// A processor with a set has those below it too, and f16.
+constexpr CpuPath path_of(std::size_t set) {
+  const IsaRow& row = sets[set];
+  CpuPath path{row.name, row.text, row.needs, row.is_compiled};
+  if (row.needs != 0) path.features |= feature_bits(Feature::f16);
+  for (std::size_t less = set + 1; less < std::size(sets); ++less) {
+    if (sets[less].processor == row.processor) path.features |= sets[less].needs;
+  }
+  return path;
+}
+
+constexpr auto paths = [] {
+  std::array<CpuPath, std::size(sets)> list{};
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = path_of(list.size() - 1 - i);
+  return list;
+}();
+
+}  // namespace
+
+std::vector<std::string> feature_names(const DeviceInfo& info) {
+  std::vector<std::string> list;
+  for (std::size_t i = 0; i < std::size(names); ++i) {
+    if ((info.features >> i & 1) != 0) list.emplace_back(names[i]);
+  }
+  return list;
+}
+
+std::span<const CpuPath> cpu_paths() noexcept { return paths; }
+
+const CpuPath& best_cpu_path(std::uint32_t features) noexcept {
+  const CpuPath* best = paths.data();
+  for (const CpuPath& path : paths) {
+    if ((path.features & ~features) == 0) best = &path;
+  }
+  return *best;
+}
+
+std::optional<std::uint32_t> cpu_path_features(std::string_view name) noexcept {
+  if (name == "best") return ~0u;
+  for (const CpuPath& path : paths) {
+    if (name == path.name) return path.features;
+  }
+  return std::nullopt;
+}
+
+}  // namespace onepass

@@ -1,0 +1,55 @@
+// From a list to the launches of a device.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/device_state.h"
+#include "core/launch_list.h"
+#include "graph/nodes.h"
+#include "graph/program.h"
+
+namespace onepass::graph {
+
+// Launches in recorded order with their accesses.
+struct Lowered {
+  struct Item {
+    std::uint32_t node = 0;             // of the list; fences too
+    std::uint32_t part = ~0u;           // index of `parts`; ~0: the node's dispatch as it is
+    const KernelRow* kernel = nullptr;  // null: fence
+    Launch launch;
+    std::uint32_t scratch = ~0u;                   // index of `workspace`
+    std::uint64_t persistent = ~std::uint64_t{0};  // offset in the persistent block
+    bool behind_barrier = false;                   // a recorded barrier stands in front
+  };
+  std::vector<Item> items;
+  std::vector<Dispatch> parts;  // of dispatches that became several launches
+  std::vector<NodeKind> kinds;
+  std::vector<std::uint32_t> range_offsets;
+  std::vector<Range> ranges;             // regions of the list, then one per workspace
+  std::vector<std::uint64_t> workspace;  // bytes
+  std::uint64_t persistent_bytes = 0;
+  std::uint32_t n_list_regions = 0;
+
+  std::span<const Range> ranges_of(std::uint32_t i) const noexcept {
+    return std::span(ranges).subspan(range_offsets[i], range_offsets[i + 1] - range_offsets[i]);
+  }
+  // What an item launches; not of fences.
+  Dispatch dispatch(const NodeList& list, const Item& item) const {
+    return item.part == ~0u ? list.dispatch(item.node) : parts[item.part];
+  }
+  // The index of `workspace` that a view of a part lies in, ~0: none.
+  static std::uint32_t workspace_of(const View& view) noexcept {
+    return view.buffer.generation == between_launches ? view.buffer.slot : ~0u;
+  }
+  Program program() const noexcept {
+    return {kinds, range_offsets, ranges,
+            n_list_regions + static_cast<std::uint32_t>(workspace.size())};
+  }
+};
+
+// Asks every dispatch's kernel row for its launch and checks it against the device's limits. A
+// dispatch of unknown accesses gets a fence before and after it, so that its order can be proven.
+Result<Lowered> lower(const NodeList& list);
+
+}  // namespace onepass::graph

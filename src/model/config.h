@@ -1,0 +1,95 @@
+// The numbers of a model, read and checked: whoever divides by one of them may rely on it.
+//
+//   ONEPASS_ASSIGN(ModelConfig c, read_config(file.metadata()));
+//   c.n_layers * 2 * c.n_kv_heads * c.head_dim;                   // cache elements per token
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/gguf.h"
+#include "io/json.h"
+#include "onepass/ops/rope.h"
+#include "onepass/result.h"
+
+namespace onepass::llm {
+
+struct Architecture;
+
+inline constexpr std::uint32_t max_layers = 1024;
+inline constexpr std::uint32_t max_heads = 65536;
+inline constexpr std::uint32_t max_experts = 1024;
+inline constexpr std::uint32_t max_vocab = 1u << 22;
+inline constexpr std::uint32_t max_context = 1u << 26;
+inline constexpr std::uint32_t max_width = 1u << 20;  // of an embedding, head or feed-forward row
+
+struct RopeConfig {
+  ops::RopeMode mode = ops::RopeMode::interleaved;
+  std::uint32_t dims = 0;  // of a head that turn; even
+  float base = 10000.0f;
+  float base_local = 10000.0f;  // of layers with a window, which are never scaled
+  ops::RopeScaling scaling{};
+  // Divisors of the angles [dims / 2], where the file has them among its numbers.
+  std::vector<float> factors;
+  // Sets of factors for sequences up to scaling.n_ctx_orig tokens and for longer ones.
+  std::vector<float> short_factors, long_factors;
+};
+
+struct ModelConfig {
+  const Architecture* architecture = nullptr;
+  std::string name;
+  std::uint32_t n_layers = 0;
+  std::uint32_t dim = 0;
+  std::uint32_t n_heads = 0;
+  std::uint32_t n_kv_heads = 0;  // divides n_heads
+  std::uint32_t head_dim = 0;    // even
+  std::uint32_t ffn_dim = 0;
+  std::uint32_t n_experts = 0;  // 0: one feed-forward network for all
+  std::uint32_t n_experts_used = 0;
+  std::uint32_t expert_ffn_dim = 0;
+  std::uint32_t vocab = 0;
+  std::uint32_t context = 0;  // as trained
+  float norm_eps = 0.0f;
+  float embedding_scale = 1.0f;
+  float attention_scale = 0.0f;    // 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0.0f;  // 0: none
+  float final_softcap = 0.0f;
+  std::uint32_t window = 0;         // keys that a local layer sees; 0: no layer is local
+  std::vector<std::uint8_t> local;  // per layer 0 or 1; empty: none is
+  RopeConfig rope;
+
+  bool is_local(std::uint32_t layer) const noexcept {
+    return layer < local.size() && local[layer] != 0;
+  }
+};
+
+// How the modules of an MLX folder are quantized.
+struct AffineFormat {
+  std::uint32_t bits = 4;
+  std::uint32_t group_size = 64;
+};
+struct Quantization {
+  bool any = false;
+  AffineFormat all;
+  struct Module {
+    std::string path;  // "model.layers.0.mlp.down_proj"
+    bool quantized = true;
+    AffineFormat format;
+  };
+  std::vector<Module> modules;
+};
+
+// Divisors of the angles of Llama 3: long waves are divided by `factor`, short ones stay, in
+// between it fades.
+std::vector<float> llama3_factors(std::uint32_t dims, double base, double factor, double low,
+                                  double high, double original);
+
+// A missing key is not_found, an impossible value parse or limit, what cannot be run unsupported;
+// the error names the key.
+Result<ModelConfig> read_config(const io::Gguf& file);
+// config.json of a Hugging Face or MLX folder.
+Result<ModelConfig> read_config(const io::Json& json);
+Result<Quantization> read_quantization(const io::Json& json);
+
+}  // namespace onepass::llm

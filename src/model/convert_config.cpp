@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/guarded.h"
+#include "io/json_text.h"
+#include "model/architecture.h"
+#include "model/convert.h"
+
+namespace onepass::llm {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> class_names[] = {
+    {"llama", "LlamaForCausalLM"},   {"qwen2", "Qwen2ForCausalLM"},   {"qwen3", "Qwen3ForCausalLM"},
+    {"gemma2", "Gemma2ForCausalLM"}, {"gemma3", "Gemma3ForCausalLM"}, {"phi3", "Phi3ForCausalLM"}};
+
+// Members of the object, one on each line.
+class Members {
+ public:
+  void raw(std::string_view key, std::string_view value) {
+    text_ += text_.empty() ? "{\n" : ",\n";
+    text_ += "  " + io::json_text(key) + ": " + std::string(value);
+  }
+  void text(std::string_view key, std::string_view value) { raw(key, io::json_text(value)); }
+  void number(std::string_view key, std::uint64_t value) { raw(key, std::to_string(value)); }
+  void number(std::string_view key, float value) { raw(key, digits(value)); }
+  void boolean(std::string_view key, bool value) { raw(key, value ? "true" : "false"); }
+  void append(const std::string& member) {
+    if (!member.empty()) text_ += ",\n  " + member;
+  }
+  std::string finish() { return text_ + "\n}\n"; }
+
+  // Enough to read the same number back.
+  static std::string digits(float value) {
+    char text[32];
+    for (int n = 6; n <= 9; ++n) {
+      std::snprintf(text, sizeof text, "%.*g", n, static_cast<double>(value));
+      if (std::strtof(text, nullptr) == value) break;
+    }
+    const std::string_view view = text;
+    return std::string(view) + (view.find_first_of(".e") == view.npos ? ".0" : "");
+  }
+
+ private:
+  std::string text_;
+};
+
+std::string list(const std::vector<float>& values) {
+  std::string text;
+  for (const float v : values) text += (text.empty() ? "[" : ", ") + Members::digits(v);
+  return text + "]";
+}
+
+// The numbers that Llama 3's factors were made of.
+Result<std::string> llama3_scaling(const RopeConfig& r, const std::vector<float>& factors) {
+  const float factor = *std::max_element(factors.begin(), factors.end());
+  for (std::uint32_t original = 1024; original <= (1u << 20); original *= 2) {
+    const std::vector<float> trial = llama3_factors(
+        r.dims, static_cast<double>(r.base), static_cast<double>(factor), 1.0, 4.0, original);
+    const bool same = std::equal(trial.begin(), trial.end(), factors.begin(), factors.end(),
+                                 [](float a, float b) { return std::fabs(a - b) <= 1e-4f * b; });
+    // Any original context may give the same when no wave is short enough to tell.
+    if (!same) continue;
+    return "{\"rope_type\": \"llama3\", \"factor\": " + Members::digits(factor) +
+           ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+           "\"original_max_position_embeddings\": " +
+           std::to_string(original) + "}";
+  }
+  Error e = make_error(ErrorCode::unsupported,
+                       "these factors of rotation are not those of Llama 3, and config.json has no "
+                       "way to say them");
+  e.field = "rope_freqs.weight";
+  return e;
+}
+
+Result<std::string> rope_scaling(const ModelConfig& c, const std::vector<float>& factors) {
+  const RopeConfig& r = c.rope;
+  if (!factors.empty()) return llama3_scaling(r, factors);
+  if (!r.long_factors.empty() && !r.short_factors.empty()) {
+    return "{\"type\": \"longrope\", \"short_factor\": " + list(r.short_factors) +
+           ", \"long_factor\": " + list(r.long_factors) + "}";
+  }
+  if (r.scaling.freq_scale == 1.0f) return std::string();
+  const std::string factor = Members::digits(1.0f / r.scaling.freq_scale);
+  if (r.scaling.ext_factor == 0.0f) {
+    return "{\"rope_type\": \"linear\", \"factor\": " + factor + "}";
+  }
+  return "{\"rope_type\": \"yarn\", \"factor\": " + factor +
+         ", \"original_max_position_embeddings\": " + std::to_string(r.scaling.n_ctx_orig) + "}";
+}
+
+void put_gemma(const ModelConfig& c, Members& m) {
+  const auto head = static_cast<double>(c.head_dim);
+  const auto scale = static_cast<double>(c.attention_scale);
+  const auto scalar = c.attention_scale == 0.0f ? head : std::round(1.0 / (scale * scale));
+  m.number("query_pre_attn_scalar", static_cast<std::uint64_t>(scalar));
+  m.number("rope_local_base_freq", c.rope.base_local);
+  if (c.window > 0) {
+    m.number("sliding_window", std::uint64_t{c.window});
+    std::string types;
+    for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+      types += types.empty() ? "[" : ", ";
+      types += c.is_local(i) ? "\"sliding_attention\"" : "\"full_attention\"";
+    }
+    m.raw("layer_types", types + "]");
+    const auto full = std::find(c.local.begin(), c.local.end(), 0);
+    m.number("sliding_window_pattern", static_cast<std::uint64_t>(full - c.local.begin()) + 1);
+  }
+  const auto softcap = [&](const char* key, float value) {
+    if (value > 0.0f) {
+      m.number(key, value);
+    } else {
+      m.raw(key, "null");
+    }
+  };
+  softcap("attn_logit_softcapping", c.attention_softcap);
+  softcap("final_logit_softcapping", c.final_softcap);
+}
+
+}  // namespace
+
+Result<std::string> config_json(const ModelConfig& c, const io::Gguf& file,
+                                const std::vector<float>& rope_factors, DType type, bool tied,
+                                const std::string& quantization) {
+  return guarded([&]() -> Result<std::string> {
+    const Architecture& a = *c.architecture;
+    Members m;
+    for (const auto& [architecture, class_name] : class_names) {
+      if (architecture == a.name) m.raw("architectures", "[" + io::json_text(class_name) + "]");
+    }
+    m.text("model_type", a.model_types.substr(0, a.model_types.find(' ')));
+    m.text(a.post_norms ? "hidden_activation" : "hidden_act",
+           a.post_norms ? "gelu_pytorch_tanh" : "silu");
+    const std::pair<const char*, std::uint32_t> numbers[] = {
+        {"hidden_size", c.dim},
+        {"intermediate_size", c.ffn_dim},
+        {"num_hidden_layers", c.n_layers},
+        {"num_attention_heads", c.n_heads},
+        {"num_key_value_heads", c.n_kv_heads},
+        {"head_dim", c.head_dim},
+        {"vocab_size", c.vocab},
+        {"max_position_embeddings", c.context}};
+    for (const auto& [key, value] : numbers) m.number(key, std::uint64_t{value});
+    m.number("rms_norm_eps", c.norm_eps);
+    m.number("rope_theta", c.rope.base);
+    if (c.rope.dims != c.head_dim) {
+      m.number("partial_rotary_factor",
+               static_cast<float>(c.rope.dims) / static_cast<float>(c.head_dim));
+    }
+    if (!c.rope.long_factors.empty()) {
+      m.number("original_max_position_embeddings", std::uint64_t{c.rope.scaling.n_ctx_orig});
+    }
+    ONEPASS_ASSIGN(const std::string scaling, rope_scaling(c, rope_factors));
+    if (!scaling.empty()) m.raw("rope_scaling", scaling);
+    if (a.window_period != 0) put_gemma(c, m);
+    m.boolean("attention_bias", file.find_tensor("blk.0.attn_q.bias") != nullptr);
+    m.boolean("tie_word_embeddings", tied);
+    for (const auto& [key, member] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
+                                      std::pair("tokenizer.ggml.eos_token_id", "eos_token_id")}) {
+      if (const auto id = file.integer(key)) m.number(member, *id);
+    }
+    m.text("torch_dtype", type == DType::f32    ? "float32"
+                          : type == DType::bf16 ? "bfloat16"
+                                                : "float16");
+    m.append(quantization);
+    return m.finish();
+  });
+}
+
+}  // namespace onepass::llm

@@ -1,0 +1,34 @@
+#include "model/families/layers.h"
+
+namespace onepass::llm {
+
+// Llama, Mistral, SmolLM, Mixtral; Qwen 2 with biases of q, k and v; Phi 3 with part of a head
+// turned.
+Tensor llama(GraphSession& s, const ForwardArgs& a) {
+  const Layers n(s, a);
+  Tensor h = n.embed();
+  for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
+    const LayerWeights& w = a.weights.layers[i];
+    const Tensor x = n.norm(h, w.attn_norm);
+    if (a.ends_at(i)) {
+      const Tensor k = n.linear(w.k, x), v = n.linear(w.v, x);
+      n.rotate(i, k);
+      n.store(i, k, v);
+      return {};
+    }
+    const Tensor q = n.linear(w.q, x), k = n.linear(w.k, x), v = n.linear(w.v, x);
+    n.rotate(i, q);
+    n.rotate(i, k);
+    const Tensor r = n.add(h, n.linear(w.o, n.attend(i, q, k, v)));
+
+    const Tensor y = n.norm(r, w.ffn_norm);
+    if (a.config.n_experts > 0) {
+      h = n.experts(w, y, r);
+    } else {
+      h = n.add(r, n.linear(w.down, n.silu_mul(n.linear(w.gate, y), n.linear(w.up, y))));
+    }
+  }
+  return h;
+}
+
+}  // namespace onepass::llm

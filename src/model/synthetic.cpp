@@ -1,0 +1,274 @@
+#include "model/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/guarded.h"
+#include "model/architecture.h"
+#include "ops/shared/scalar.h"
+
+namespace onepass::llm {
+namespace {
+
+constexpr SyntheticPreset presets[] = {
+    {"tiny", "llama", 256, 4, 8, 4, 32, 704, 4096, 10000.0f},
+    {"stories15m", "llama", 288, 6, 6, 6, 48, 768, 32000, 10000.0f},
+    {"smollm135m", "llama", 576, 30, 9, 3, 64, 1536, 49152, 10000.0f},
+    {"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 1000000.0f},
+    {"llama1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 500000.0f},
+    {"llama8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 500000.0f},
+    {"tiny-qwen2", "qwen2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
+    {"tiny-qwen3", "qwen3", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f},
+    {"tiny-qwen3moe", "qwen3moe", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f, 8, 2, 256},
+    {"tiny-gemma2", "gemma2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f, 0, 0, 0, 32},
+    {"tiny-gemma3", "gemma3", 256, 6, 8, 4, 64, 768, 4096, 1000000.0f, 0, 0, 0, 32},
+    {"tiny-phi3", "phi3", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
+};
+
+// Where a block's f16 scales are, and what multiple of the wanted standard deviation they are when
+// all other bytes are random.
+struct Scale {
+  std::uint32_t at;
+  float factor;
+};
+struct Format {
+  DType type;
+  std::array<Scale, 2> scales;
+  int n_scales;
+};
+constexpr Format formats[] = {
+    {DType::f32, {}, 0},
+    {DType::f16, {}, 0},
+    {DType::bf16, {}, 0},
+    {DType::q8_0, {{{0, 1.0f / 74.0f}}}, 1},
+    {DType::q4_0, {{{0, 1.0f / 4.6f}}}, 1},
+    {DType::q4_k, {{{0, 1.0f / 4.6f / 31.0f}, {2, 7.5f / 4.6f / 31.0f}}}, 2},
+    {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
+};
+const Format* find_format(DType type) noexcept {
+  for (const Format& f : formats) {
+    if (f.type == type) return &f;
+  }
+  return nullptr;
+}
+
+std::uint64_t mix(std::uint64_t z) noexcept {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+// Word i of a stream.
+std::uint64_t word(std::uint64_t stream, std::uint64_t i) noexcept {
+  return mix(stream + (i + 1) * 0x9e3779b97f4a7c15u);
+}
+// Uniform in [-1, 1).
+float uniform(std::uint64_t bits) noexcept {
+  return static_cast<float>(bits >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+std::uint64_t hash(std::string_view text) noexcept {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+// Block i of a stream of weights with standard deviation `deviation`.
+void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, float deviation,
+                float mean, std::byte* out) noexcept {
+  const std::uint32_t bytes = info(format.type).block_bytes;
+  if (format.n_scales == 0) {
+    const float x = mean + 1.7320508f * deviation * uniform(word(stream, i));
+    std::uint32_t bits = 0;
+    if (format.type == DType::f32) std::memcpy(&bits, &x, 4);
+    if (format.type == DType::f16) bits = ops::op_f32_to_f16(x);
+    if (format.type == DType::bf16) bits = ops::op_f32_to_bf16(x);
+    std::memcpy(out, &bits, bytes);
+    return;
+  }
+  const std::uint64_t own = word(stream, i);
+  for (std::uint32_t at = 0; at < bytes; at += 8) {
+    const std::uint64_t random = word(own, at);
+    std::memcpy(out + at, &random, std::min(bytes - at, 8u));
+  }
+  for (int s = 0; s < format.n_scales; ++s) {
+    const Scale& scale = format.scales[static_cast<std::size_t>(s)];
+    const float value = deviation * scale.factor * (1.0f + 0.2f * uniform(word(own, 1 + scale.at)));
+    const std::uint32_t bits = ops::op_f32_to_f16(value);
+    std::memcpy(out + scale.at, &bits, 2);
+  }
+}
+
+std::string known_names() {
+  std::string text;
+  for (const SyntheticPreset& p : presets) text += " " + std::string(p.name);
+  text += "; formats:";
+  for (const Format& f : formats) text += std::string(" ") + name(f.type);
+  return text;
+}
+
+bool same_preset(std::string_view a, std::string_view b) {
+  std::string plain[2];
+  for (const char c : a) plain[0] += c == '-' ? "" : std::string(1, c);
+  for (const char c : b) plain[1] += c == '-' ? "" : std::string(1, c);
+  return plain[0] == plain[1];
+}
+
+struct Size {
+  std::uint32_t n, k;  // n = 0: a vector of k
+  std::uint32_t experts = 0;
+  bool plain = false;  // f32 in every file
+};
+std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
+  const Architecture& a = *c.architecture;
+  const std::uint32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
+  if (a.name == "qwen2" && tensor.starts_with("blk.")) {
+    if (tensor.ends_with(".attn_q.bias")) return Size{0, q};
+    if (tensor.ends_with(".attn_k.bias") || tensor.ends_with(".attn_v.bias")) return Size{0, kv};
+  }
+  if (!tensor.ends_with(".weight")) return std::nullopt;
+  tensor.remove_suffix(7);
+  if (tensor == "token_embd" || tensor == "output") return Size{c.vocab, c.dim};
+  if (tensor == "output_norm") return Size{0, c.dim};
+  if (!tensor.starts_with("blk.")) return std::nullopt;
+  tensor.remove_prefix(4);
+  const std::size_t dot = tensor.find('.');
+  if (dot == tensor.npos) return std::nullopt;
+  tensor.remove_prefix(dot + 1);
+  if (tensor == "attn_norm" || tensor == "ffn_norm") return Size{0, c.dim};
+  if (a.fused && tensor == "attn_qkv") return Size{q + 2 * kv, c.dim};
+  if (!a.fused && tensor == "attn_q") return Size{q, c.dim};
+  if (!a.fused && (tensor == "attn_k" || tensor == "attn_v")) return Size{kv, c.dim};
+  if (tensor == "attn_output") return Size{c.dim, q};
+  if (a.post_norms && (tensor == "post_attention_norm" || tensor == "post_ffw_norm")) {
+    return Size{0, c.dim};
+  }
+  if (c.n_experts > 0) {
+    if (tensor == "ffn_gate_inp") return Size{c.n_experts, c.dim, 0, true};
+    if (tensor == "ffn_gate_exps" || tensor == "ffn_up_exps") {
+      return Size{c.expert_ffn_dim, c.dim, c.n_experts};
+    }
+    if (tensor == "ffn_down_exps") return Size{c.dim, c.expert_ffn_dim, c.n_experts};
+  }
+  if (c.n_experts > 0 && tensor.starts_with("ffn_")) return std::nullopt;
+  if (a.fused && tensor == "ffn_gate") return std::nullopt;
+  if (a.fused && tensor == "ffn_up") return Size{2 * c.ffn_dim, c.dim};
+  if (tensor == "ffn_gate" || tensor == "ffn_up") return Size{c.ffn_dim, c.dim};
+  if (tensor == "ffn_down") return Size{c.dim, c.ffn_dim};
+  if (a.head_norms && (tensor == "attn_q_norm" || tensor == "attn_k_norm")) {
+    return Size{0, c.head_dim};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const SyntheticPreset> synthetic_presets() noexcept { return presets; }
+
+Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint64_t seed) {
+  return guarded([&]() -> Result<SyntheticSource> {
+    std::string_view rest = spec;
+    if (rest.starts_with(synthetic_prefix)) rest.remove_prefix(synthetic_prefix.size());
+    const std::size_t colon = std::min(rest.find(':'), rest.size());
+    const std::string_view preset_name = rest.substr(0, colon);
+    const std::string_view quant = colon < rest.size() ? rest.substr(colon + 1) : "f32";
+    const auto preset = std::find_if(std::begin(presets), std::end(presets), [&](const auto& p) {
+      return same_preset(p.name, preset_name);
+    });
+    const auto type = dtype_from_name(quant);
+    if (preset == std::end(presets) || !type || find_format(*type) == nullptr) {
+      return fail(ErrorCode::not_found,
+                  "no synthetic model \"" + io::clipped(spec) + "\"; presets:" + known_names());
+    }
+    SyntheticSource s;
+    s.quant_ = *type;
+    s.seed_ = seed;
+    ModelConfig& c = s.config_;
+    c.architecture = find_architecture(preset->architecture);
+    c.name = "synthetic-" + std::string(preset->name) + "-" + std::string(quant);
+    c.n_layers = preset->layers, c.dim = preset->dim, c.ffn_dim = preset->ffn;
+    c.n_heads = preset->heads, c.n_kv_heads = preset->kv_heads, c.head_dim = preset->head_dim;
+    c.vocab = preset->vocab, c.context = 8192, c.norm_eps = 1e-5f;
+    const Architecture& a = *c.architecture;
+    c.rope.mode = a.rope, c.rope.dims = c.head_dim, c.rope.base = preset->rope_base;
+    c.rope.base_local = a.window > 0 ? c.rope.base : 10000.0f;
+    c.n_experts = preset->experts, c.n_experts_used = preset->experts_used;
+    c.expert_ffn_dim = preset->expert_ffn;
+    c.attention_softcap = a.attention_softcap, c.final_softcap = a.final_softcap;
+    if (a.post_norms) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+    c.window = preset->window;
+    for (std::uint32_t i = 0; c.window > 0 && i < c.n_layers; ++i) {
+      c.local.push_back(i % a.window_period < a.window_period - 1 ? 1 : 0);
+    }
+    return s;
+  });
+}
+
+DType SyntheticSource::matrix_type(std::uint32_t cols) const noexcept {
+  if (cols % info(quant_).block_elements == 0) return quant_;
+  const bool wide = info(quant_).block_elements > 32 && cols % 32 == 0;
+  return wide ? DType::q8_0 : DType::f16;
+}
+
+std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
+  const auto size = size_of(config_, name);
+  if (!size) return std::nullopt;
+  StoredTensor t;
+  t.name = name;
+  const bool matrix = size->n > 0;
+  t.dtype = matrix && !size->plain ? matrix_type(size->k) : DType::f32;
+  t.type = onepass::name(*t.dtype);
+  t.rank = size->experts > 0 ? 3 : matrix ? 2 : 1;
+  t.dims = size->experts > 0 ? std::array<std::uint64_t, 4>{size->experts, size->n, size->k, 1}
+           : matrix          ? std::array<std::uint64_t, 4>{size->n, size->k, 1, 1}
+                             : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
+  t.bytes = *storage_bytes(*t.dtype, t.dims[0] * t.dims[1] * t.dims[2]);
+  return t;
+}
+
+std::vector<StoredTensor> SyntheticSource::tensors() const {
+  std::vector<StoredTensor> list;
+  const auto add = [&](const std::string& name) {
+    if (auto t = find(name)) list.push_back(std::move(*t));
+  };
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "output.weight"}) add(name);
+  for (std::uint32_t i = 0; i < config_.n_layers; ++i) {
+    for (const char* name :
+         {"attn_norm.weight",   "attn_q.weight",        "attn_q.bias",
+          "attn_k.weight",      "attn_k.bias",          "attn_v.weight",
+          "attn_v.bias",        "attn_qkv.weight",      "attn_q_norm.weight",
+          "attn_k_norm.weight", "attn_output.weight",   "post_attention_norm.weight",
+          "ffn_norm.weight",    "ffn_gate.weight",      "ffn_up.weight",
+          "ffn_down.weight",    "ffn_gate_inp.weight",  "ffn_gate_exps.weight",
+          "ffn_up_exps.weight", "ffn_down_exps.weight", "post_ffw_norm.weight"}) {
+      add("blk." + std::to_string(i) + "." + name);
+    }
+  }
+  return list;
+}
+
+Status SyntheticSource::read(const StoredTensor& tensor, std::uint64_t offset,
+                             std::span<std::byte> out) const {
+  const Format* format = tensor.dtype ? find_format(*tensor.dtype) : nullptr;
+  if (format == nullptr || offset > tensor.bytes || out.size() > tensor.bytes - offset) {
+    return fail(ErrorCode::invalid_argument, "read " + tensor.name + ": out of range");
+  }
+  const bool matrix = tensor.rank > 1;
+  const auto cols = static_cast<float>(tensor.dims[tensor.rank - 1]);
+  const float deviation = matrix ? 1.0f / std::sqrt(cols) : 0.05f;
+  const float mean = matrix || tensor.name.ends_with(".bias") ? 0.0f : 1.0f;
+  const std::uint64_t stream = mix(hash(tensor.name) + seed_ * 0x9e3779b97f4a7c15u);
+  const std::uint64_t bytes = info(format->type).block_bytes;
+  std::array<std::byte, 256> block;
+  std::size_t done = 0;
+  for (std::uint64_t i = offset / bytes; done < out.size(); ++i) {
+    const std::uint64_t skip = done == 0 ? offset % bytes : 0;
+    const std::size_t n = std::min(out.size() - done, static_cast<std::size_t>(bytes - skip));
+    make_block(*format, stream, i, deviation, mean, block.data());
+    std::memcpy(out.data() + done, block.data() + skip, n);
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace onepass::llm

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/device_state.h"
+#include "core/guarded.h"
+#include "core/workspace.h"
+#include "model/weights.h"
+#include "quant/packed.h"
+
+namespace onepass::llm {
+namespace {
+
+// Bytes of a file that are read at a time.
+constexpr std::uint64_t step_bytes = 1u << 20;
+
+bool runs(const Device& device, Op op, DType type) {
+  return device.state().find_row(op, type) != nullptr;
+}
+
+// Rows of `cols` values are whole blocks of that packed type, and the device has a kernel for it.
+bool fits(const Device& device, Op op, DType packed, std::uint64_t cols) {
+  return cols % info(packed).block_elements == 0 && runs(device, op, packed);
+}
+
+// How the device stores rows of `cols` values of that type; none when it has no kernel for them.
+std::optional<DType> device_format(const Device& device, Op op, DType stored, std::uint64_t cols) {
+  for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
+    const auto packed = quant::packed_format(stored, layout);
+    if (packed && fits(device, op, *packed, cols)) return packed;
+  }
+  if (runs(device, op, stored)) return stored;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& source,
+                                     const StoredTensor& stored, std::uint64_t first_row,
+                                     const Shape& shape) {
+  return guarded([&]() -> Result<UploadedTensor> {
+    const std::uint64_t cols = shape.last(), rows = shape[shape.rank - 2];
+    const std::uint64_t matrices = shape.rank == 3 ? shape[0] : 1;
+    const Op op = shape.rank == 3 ? Op::matmul_id : Op::matmul;
+    const auto type = stored.dtype ? device_format(device, op, *stored.dtype, cols) : std::nullopt;
+    if (!type) {
+      return io::fail_at(
+          ErrorCode::unsupported,
+          stored.name + " is " + stored.type + ", which " + device.info().name + " does not run",
+          stored.at, stored.name);
+    }
+    const auto bytes = storage_bytes(*type, shape);
+    const auto row_bytes = storage_bytes(*stored.dtype, cols);
+    if (!bytes || !row_bytes) {
+      return io::fail_at(ErrorCode::limit, stored.name + " is too large", stored.at, stored.name);
+    }
+    const bool packed = *type != *stored.dtype;
+    const std::uint64_t step =
+        std::max<std::uint64_t>(1, step_bytes / *row_bytes / quant::group_rows) * quant::group_rows;
+    const std::uint64_t matrix_bytes = *bytes / matrices;
+
+    UploadedTensor up;
+    ONEPASS_ASSIGN(up.buffer, device.allocate(*bytes, {.zero = false}));
+    std::span<std::byte> mapped;
+    if (device.info().unified_memory) {
+      ONEPASS_ASSIGN(mapped, device.map(up.buffer.view()));
+    }
+    Workspace in_memory, out_memory;
+    for (std::uint64_t m = 0; m < matrices; ++m) {
+      for (std::uint64_t r = 0; r < rows; r += step) {
+        const std::uint64_t n = std::min(step, rows - r);
+        const std::uint64_t from = (first_row + m * rows + r) * *row_bytes;
+        const std::uint64_t to = m * matrix_bytes + *storage_bytes(*type, r, cols);
+        const auto size = static_cast<std::size_t>(*storage_bytes(*type, n, cols));
+        const std::span<std::byte> target =
+            mapped.empty() ? out_memory.take(size)
+                           : mapped.subspan(static_cast<std::size_t>(to), size);
+        if (packed) {
+          const auto in = in_memory.take(static_cast<std::size_t>(n * *row_bytes));
+          ONEPASS_TRY(source.read(stored, from, in));
+          ONEPASS_TRY(quant::pack(*stored.dtype, *type, n, cols, in, target));
+        } else {
+          ONEPASS_TRY(source.read(stored, from, target));
+        }
+        if (mapped.empty()) {
+          ONEPASS_TRY(device.write(up.buffer.view(to, size), target));
+        }
+      }
+    }
+    ONEPASS_TRY(up.buffer.set_immutable());
+    up.tensor = up.buffer.tensor(*type, shape);
+    return up;
+  });
+}
+
+namespace {
+
+// Rows of a tensor of plain elements, as they are.
+Result<UploadedTensor> upload_rows(const Device& device, const WeightSource& source,
+                                   const StoredTensor& stored, std::uint64_t first_row,
+                                   const Shape& shape) {
+  UploadedTensor up;
+  const std::uint64_t bytes = *storage_bytes(*stored.dtype, shape);
+  ONEPASS_ASSIGN(up.buffer, device.allocate(bytes, {.zero = false}));
+  const std::uint64_t from = first_row * (bytes / shape[0]);
+  if (device.info().unified_memory) {
+    ONEPASS_ASSIGN(const std::span<std::byte> memory, device.map(up.buffer.view()));
+    ONEPASS_TRY(source.read(stored, from, memory));
+  } else {
+    Workspace memory;
+    const std::span<std::byte> staging = memory.take(static_cast<std::size_t>(bytes));
+    ONEPASS_TRY(source.read(stored, from, staging));
+    ONEPASS_TRY(device.write(up.buffer.view(), staging));
+  }
+  ONEPASS_TRY(up.buffer.set_immutable());
+  up.tensor = up.buffer.tensor(*stored.dtype, shape);
+  return up;
+}
+
+Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource& source,
+                                        const StoredAffine& stored, DType type,
+                                        std::uint64_t first_row, std::uint32_t rows,
+                                        std::uint32_t cols) {
+  const std::uint64_t row_bytes[] = {std::uint64_t{cols} * stored.format.bits / 8,
+                                     std::uint64_t{cols} / stored.format.group_size * 2,
+                                     std::uint64_t{cols} / stored.format.group_size * 2};
+  const StoredTensor* parts[] = {&stored.weight, &stored.scales, &stored.biases};
+  const std::uint64_t step =
+      std::max<std::uint64_t>(1, step_bytes / row_bytes[0] / quant::group_rows) * quant::group_rows;
+  UploadedTensor up;
+  const Shape shape{rows, cols};
+  ONEPASS_ASSIGN(up.buffer, device.allocate(*storage_bytes(type, shape), {.zero = false}));
+  std::array<Workspace, 3> in_memory;
+  Workspace out_memory;
+  for (std::uint64_t r = 0; r < rows; r += step) {
+    const std::uint64_t n = std::min<std::uint64_t>(step, rows - r);
+    std::span<std::byte> in[3];
+    for (std::size_t i = 0; i < 3; ++i) {
+      in[i] = in_memory[i].take(static_cast<std::size_t>(n * row_bytes[i]));
+      ONEPASS_TRY(source.read(*parts[i], (first_row + r) * row_bytes[i], in[i]));
+    }
+    const auto out = out_memory.take(static_cast<std::size_t>(*storage_bytes(type, n, cols)));
+    ONEPASS_TRY(quant::pack_affine(
+        {in[0], in[1], in[2], stored.format.bits, stored.format.group_size, *stored.scales.dtype},
+        type, n, cols, out));
+    ONEPASS_TRY(device.write(up.buffer.view(*storage_bytes(type, r, cols), out.size()), out));
+  }
+  ONEPASS_TRY(up.buffer.set_immutable());
+  up.tensor = up.buffer.tensor(type, shape);
+  return up;
+}
+
+}  // namespace
+
+Result<Linear> upload_affine(const Device& device, const WeightSource& source,
+                             const StoredAffine& stored, std::uint64_t first_row,
+                             std::uint32_t rows, std::uint32_t cols, std::vector<Buffer>& buffers) {
+  return guarded([&]() -> Result<Linear> {
+    Linear l;
+    l.affine = stored.format;
+    const DType scale_type = *stored.scales.dtype;
+    const auto keep = [&](UploadedTensor up) {
+      buffers.push_back(std::move(up.buffer));
+      return up.tensor;
+    };
+    for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
+      const auto packed = quant::packed_affine_format(stored.format.bits, stored.format.group_size,
+                                                      scale_type, layout);
+      if (!packed || !fits(device, Op::matmul, *packed, cols)) continue;
+      ONEPASS_ASSIGN(UploadedTensor up,
+                     pack_affine_rows(device, source, stored, *packed, first_row, rows, cols));
+      l.weight = keep(std::move(up));
+      return l;
+    }
+    if (!runs(device, Op::matmul_affine, scale_type)) {
+      return io::fail_at(ErrorCode::unsupported,
+                         stored.weight.name + " is quantized in a way that " + device.info().name +
+                             " does not run",
+                         stored.weight.at, stored.weight.name);
+    }
+    const std::uint32_t groups = cols / stored.format.group_size;
+    const std::uint32_t words = cols / 32 * stored.format.bits;
+    ONEPASS_ASSIGN(UploadedTensor weight,
+                   upload_rows(device, source, stored.weight, first_row, {rows, words}));
+    ONEPASS_ASSIGN(UploadedTensor scales,
+                   upload_rows(device, source, stored.scales, first_row, {rows, groups}));
+    ONEPASS_ASSIGN(UploadedTensor biases,
+                   upload_rows(device, source, stored.biases, first_row, {rows, groups}));
+    l.weight = keep(std::move(weight));
+    l.scales = keep(std::move(scales));
+    l.biases = keep(std::move(biases));
+    return l;
+  });
+}
+
+}  // namespace onepass::llm

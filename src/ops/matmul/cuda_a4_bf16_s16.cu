@@ -1,8 +1,0 @@
-#include "ops/matmul/cuda_entries.cuh"
-#include "ops/matmul/cuda_line.cuh"
-#include "ops/matmul/cuda_norm_line.cuh"
-
-OP_MATMUL_ENTRIES(a4_bf16_s16, A4BF16Form, AnySplit<quant::SplitA4BF16>)
-OP_MATMUL_TILE(a4_bf16_s16, A4BF16Form, tile_matmul)
-OP_MATMUL_LINES(a4_bf16_s16, A4BF16Form)
-OP_MATMUL_NORMS(a4_bf16_s16, A4BF16Form)
