@@ -51,7 +51,7 @@ Result<std::string> folder_chat_template(const std::string& folder) {
 
 Result<std::string> gguf_chat_template(const io::Gguf& file, const std::string& path) {
   return guarded([&]() -> Result<std::string> {
-    if (file.find(gguf_key) == nullptr) return none_in(path, std::string("key ") + gguf_key);
+    if (file.find(gguf_key) == nullptr) return none_in(path, gguf_key);
     ONEPASS_ASSIGN(const std::string_view text, file.text(gguf_key));
     return std::string(text);
   });
