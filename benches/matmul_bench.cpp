@@ -47,7 +47,7 @@ Status launch_read(const DeviceInfo&, const Dispatch& d, Launch& launch) {
 }
 
 struct Matrix {
-  DType type;
+  Format type;
   std::uint32_t n, k;
 };
 
@@ -68,7 +68,7 @@ class Bench {
     const Buffer weights = filled(bytes * copies);
     const Buffer x = filled(std::uint64_t{m.k} * 4), out = filled(std::uint64_t{m.n} * 4);
     const Buffer q = filled(std::uint64_t{m.k} / 32 * 40);
-    const bool floats = m.type == DType::f32_r16 || m.type == DType::f16_r16;
+    const bool floats = m.type == formats::f32_r16 || m.type == formats::f16_r16;
 
     GraphSession s = executor_.begin_recorded();
     ops::quantize(s, {x.tensor(DType::f32, {1, m.k}), q.tensor(DType::q8a, {1, m.k})});
@@ -150,14 +150,14 @@ int main(int argc, char** argv) {
       CpuOptions{.threads = argc > 1 ? static_cast<std::uint32_t>(std::atoi(argv[1])) : 2}};
   const std::string wanted = argc > 2 ? argv[2] : "";
   Bench bench(Device::open("cpu", options).value());
-  for (DType type : {DType::q4_0_r16, DType::q8_0_r16, DType::q4_k_r16, DType::q5_k_r16,
-                     DType::q6_k_r16, DType::a4_f16_r16, DType::f16_r16}) {
+  for (Format type : {formats::q4_0_r16, formats::q8_0_r16, formats::q4_k_r16, formats::q5_k_r16,
+                      formats::q6_k_r16, formats::a4_f16_r16, formats::f16_r16}) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     bench.mat_vec({type, 4096, 4096});
     bench.mat_vec({type, 14336, 4096});
   }
-  for (DType type :
-       {DType::q4_0_r16, DType::q8_0_r16, DType::q4_k_r16, DType::q6_k_r16, DType::f16_r16}) {
+  for (Format type : {formats::q4_0_r16, formats::q8_0_r16, formats::q4_k_r16, formats::q6_k_r16,
+                      formats::f16_r16}) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     for (std::uint32_t rows : {128u, 512u}) bench.mat_mat({type, 4096, 4096}, rows);
     bench.mat_mat({type, 4096, 14336}, 512);

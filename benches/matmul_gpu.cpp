@@ -54,7 +54,7 @@ class Bench {
  public:
   explicit Bench(const Device& device) : device_(device), executor_(device) {}
 
-  void run(DType type, const Size& size, std::uint32_t rows) {
+  void run(Format type, const Size& size, std::uint32_t rows) {
     if (size.k % info(type).block_elements != 0) return;
     const Times t = time(type, size, rows);
     const double flops = 2.0 * rows * size.n * size.k * (size.gate ? 2 : 1);
@@ -68,7 +68,7 @@ class Bench {
     double us = 0, bytes = 0;  // of one product
     std::uint32_t dispatches = 0;
   };
-  Times time(DType type, const Size& size, std::uint32_t rows) {
+  Times time(Format type, const Size& size, std::uint32_t rows) {
     const DType input = is_packed(type) ? DType::q8a : DType::f32;
     const std::uint64_t matrix = *storage_bytes(type, size.n, size.k);
     const std::uint64_t bytes = matrix * (size.gate ? 2 : 1);
@@ -203,8 +203,8 @@ void tune(const std::string& wanted) {
   const Device device(
       expect(DeviceState::create(expect(cuda::open_device(*driver, images, 0, {})), {})));
   Bench bench(device);
-  for (const DType type :
-       {DType::q4_0_s16, DType::q8_0_s16, DType::q4_k_s16, DType::q6_k_s16, DType::f16}) {
+  for (const Format type :
+       {formats::q4_0_s16, formats::q8_0_s16, formats::q4_k_s16, formats::q6_k_s16, formats::f16}) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     for (const Size& size : sizes) {
       if (size.k % info(type).block_elements != 0) continue;
@@ -276,9 +276,9 @@ int main(int argc, char** argv) {
   Bench bench(expect(Device::open(argc > 1 ? argv[1] : "cuda:0")));
   for (const std::uint32_t m : {1u, 4u, 8u, 512u}) {
     if (rows != 0 && m != static_cast<std::uint32_t>(rows)) continue;
-    for (const DType type :
-         {DType::q4_0_s16, DType::q8_0_s16, DType::q4_k_s16, DType::q5_k_s16, DType::q6_k_s16,
-          DType::a4_f16_s16, DType::a8_f16_s16, DType::f16, DType::bf16, DType::f32}) {
+    for (const Format type : {formats::q4_0_s16, formats::q8_0_s16, formats::q4_k_s16,
+                              formats::q5_k_s16, formats::q6_k_s16, formats::a4_f16_s16,
+                              formats::a8_f16_s16, formats::f16, formats::bf16, formats::f32}) {
       if (std::string(name(type)).find(wanted) == std::string::npos) continue;
       for (const Size& size : sizes) bench.run(type, size, m);
     }

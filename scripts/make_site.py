@@ -36,13 +36,15 @@ def escaped(text):
 
 
 def with_rows(text):
-    """#define X(name, ...) name, / #include TABLE / #undef X: the first column of the table."""
+    """Macros over a table: where they list names, those; else nothing, doxygen cannot read them."""
     def rows(match):
         table = check_docs.read(ROOT, os.path.join("include", match[2]))
-        names = re.findall(rf"^{match[1]}\((\w+),", table, re.MULTILINE)
+        names = []
+        for macro in re.findall(r"^#define (\w+)\(name,.*\) name,$", match[1], re.MULTILINE):
+            names += re.findall(rf"^{macro}\((\w+),", table, re.MULTILINE)
         return "".join(f"  {name},\n" for name in names)
 
-    return re.sub(r'^#define (\w+)\(name,.*\n#include "(.*\.def)"\n#undef .*\n', rows, text,
+    return re.sub(r'((?:^#define .*\n(?: .*\n)?)+)#include "(.*\.def)"\n(?:#undef .*\n)*', rows, text,
                   flags=re.MULTILINE)
 
 

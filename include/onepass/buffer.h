@@ -58,20 +58,24 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// Bytes of a tensor; the last two dimensions of a packed type are padded together. nullopt when the
-// last dimension is no multiple of the block or the product overflows.
-std::optional<std::uint64_t> storage_bytes(DType type, const Shape& shape) noexcept;
+// Bytes of a tensor; the last two dimensions of a packed format are padded together. nullopt when
+// the last dimension is no multiple of the block or the product overflows.
+std::optional<std::uint64_t> storage_bytes(Format format, const Shape& shape) noexcept;
 
 struct Tensor {
   View view;
   DType dtype = DType::f32;
   Shape shape;
+  Layout layout = Layout::rows;
 
+  Format format() const noexcept { return {dtype, layout}; }
   explicit operator bool() const noexcept { return bool(view.buffer); }
 };
 
 // The view as a tensor. Sizes are checked by the ops that use it.
-inline Tensor tensor(View view, DType dtype, Shape shape) { return Tensor{view, dtype, shape}; }
+inline Tensor tensor(View view, Format format, Shape shape) {
+  return Tensor{view, format.type, shape, format.layout};
+}
 
 enum class MemoryKind : std::uint8_t { device, upload, readback };
 
@@ -93,7 +97,7 @@ class Buffer {
   View view() const noexcept { return View{id_, 0, bytes_}; }
   // Clamped to the buffer; use View::sub for a checked form.
   View view(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  Tensor tensor(DType dtype, Shape shape, std::uint64_t offset = 0) const;
+  Tensor tensor(Format format, Shape shape, std::uint64_t offset = 0) const;
   Buffer share() const;
 
   // Weights: kernels may only read it from now on, and hazards skip it.

@@ -20,7 +20,7 @@ inline constexpr std::size_t max_views = 16;
 inline constexpr std::size_t max_params_bytes = 112;  // 128 less the backend's 16
 
 enum class Op : std::uint16_t {
-#define OP(name, Params, slots, kind, captured) name,
+#define OP(name, Params, slots, forms, kind, captured) name,
 #include "onepass/tables/ops.def"
 #undef OP
   count_,
@@ -52,6 +52,7 @@ struct OpInfo {
   const char* slots;  // one of i, o, x per view
   std::uint8_t n_slots;
   std::uint16_t params_bytes;
+  std::uint32_t forms;  // bits it may be asked for with; then the first parameter says which
   OpKind kind;
   CapturedOpKind captured;
 };
@@ -90,9 +91,9 @@ struct DispatchExtra;  // slot numbers, inline blocks and group memory of caller
 
 struct Dispatch {
   Op op = Op::custom;
-  DType format = DType::f32;  // the dtype or the weights' format: which rows of the op fit
-  DType input = DType::f32;   // of products: what view 0 holds; compiling brings it into the form
-                              // that the device's kernel takes
+  Format format;             // of the elements or the weights: which rows of the op fit
+  DType input = DType::f32;  // of products: what view 0 holds; compiling brings it into the form
+                             // that the device's kernel takes
   std::uint8_t n_views = 0;
   std::uint8_t params_bytes = 0;
   KernelId kernel;              // Op::custom only
@@ -138,7 +139,15 @@ struct Dispatch {
 };
 static_assert(std::is_trivially_copyable_v<Dispatch>);
 
-inline Dispatch make_dispatch(Op op, DType format = DType::f32) noexcept {
+// What it does beside its op.
+inline std::uint32_t form_of(const Dispatch& d) noexcept {
+  if (info(d.op).forms == 0 || d.params_bytes < sizeof(std::uint32_t)) return 0;
+  std::uint32_t form;
+  std::memcpy(&form, d.params.data(), sizeof(form));
+  return form;
+}
+
+inline Dispatch make_dispatch(Op op, Format format = DType::f32) noexcept {
   Dispatch d;
   d.op = op;
   d.format = format;

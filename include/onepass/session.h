@@ -90,7 +90,7 @@ class GraphSession {
 
   // Memory that only this pass needs: may be aliased, fused away or left unwritten, and has no
   // host access. Contents are undefined until written.
-  Tensor scratch(DType dtype, Shape shape);
+  Tensor scratch(Format format, Shape shape);
   // Promises that nobody reads this range after the pass, so that it need not be written.
   void discard(const View& view);
   // A label of this lifetime: as long as the executor.

@@ -64,6 +64,8 @@ struct RecordedLaunch {
   bool is_fence() const noexcept { return kernel == nullptr; }
 };
 
+// "matmul_q4_0_r16_avx512+bias+add", or "fence".
+std::string kernel_text(const RecordedLaunch& l);
 // Whether it runs nothing: a fence, or no groups.
 inline bool is_empty(const RecordedLaunch& l) noexcept {
   const auto& grid = l.launch.grid;

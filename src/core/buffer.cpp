@@ -69,17 +69,17 @@ View Buffer::view(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   return View{id_, begin, bytes < left ? bytes : left};
 }
 
-Tensor Buffer::tensor(DType dtype, Shape shape, std::uint64_t offset) const {
+Tensor Buffer::tensor(Format format, Shape shape, std::uint64_t offset) const {
   const std::uint64_t need =
-      storage_bytes(dtype, shape).value_or(std::numeric_limits<std::uint64_t>::max());
-  return Tensor{view(offset, need), dtype, shape};
+      storage_bytes(format, shape).value_or(std::numeric_limits<std::uint64_t>::max());
+  return onepass::tensor(view(offset, need), format, shape);
 }
 
-std::optional<std::uint64_t> storage_bytes(DType type, const Shape& shape) noexcept {
+std::optional<std::uint64_t> storage_bytes(Format format, const Shape& shape) noexcept {
   if (shape.rank > shape.dims.size()) return std::nullopt;
-  if (!is_packed(type)) return storage_bytes(type, shape.elements());
+  if (!is_packed(format)) return storage_bytes(format, shape.elements());
   const std::uint64_t rows = shape.rank < 2 ? 1 : shape[shape.rank - 2];
-  const std::optional<std::uint64_t> matrix = storage_bytes(type, rows, shape.last());
+  const std::optional<std::uint64_t> matrix = storage_bytes(format, rows, shape.last());
   std::uint64_t n = 1;
   for (std::size_t i = 0; i + 2 < shape.rank; ++i) n *= shape[i];
   if (!matrix || (*matrix != 0 && n > std::numeric_limits<std::uint64_t>::max() / *matrix)) {

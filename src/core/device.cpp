@@ -7,6 +7,25 @@
 
 namespace onepass {
 
+namespace {
+
+std::uint32_t key(Op op, Format format) noexcept {
+  return static_cast<std::uint32_t>(op) << 16 | static_cast<std::uint32_t>(format.type) << 8 |
+         static_cast<std::uint32_t>(format.layout);
+}
+bool before(const KernelRow* a, const KernelRow* b) noexcept {
+  return key(a->op, a->format) < key(b->op, b->format);
+}
+
+std::span<const KernelRow* const> rows_of(std::span<const KernelRow* const> rows, Op op,
+                                          Format format) noexcept {
+  const KernelRow wanted{.op = op, .format = format};
+  const auto [first, last] = std::equal_range(rows.begin(), rows.end(), &wanted, before);
+  return {first, last};
+}
+
+}  // namespace
+
 DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options)
     : backend_(std::move(backend)),
       options_(options),
@@ -14,12 +33,25 @@ DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& 
       in_flight_(std::clamp(options.command_buffers, 1u, 4096u)) {
   options_.command_buffers = static_cast<std::uint32_t>(in_flight_.size());
   for (const KernelRow& row : backend_->kernels()) {
-    if ((row.needs & ~info().features) != 0) continue;
-    const KernelRow*& best =
-        rows_[static_cast<std::size_t>(row.op)][static_cast<std::size_t>(row.format)];
-    if (best == nullptr) best = &row;
+    if ((row.needs & ~info().features) == 0) rows_.push_back(&row);
   }
+  std::stable_sort(rows_.begin(), rows_.end(), before);
   count_in_process();
+}
+
+const KernelRow* DeviceState::find_row(const Dispatch& d) const noexcept {
+  const std::uint32_t form = form_of(d);
+  for (const KernelRow* row : rows_of(rows_, d.op, d.format)) {
+    if (has_forms(*row, form) && (row->accepts == nullptr || row->accepts(info(), d))) return row;
+  }
+  return nullptr;
+}
+
+const KernelRow* DeviceState::find_row(Op op, Format format, std::uint32_t form) const noexcept {
+  for (const KernelRow* row : rows_of(rows_, op, format)) {
+    if (has_forms(*row, form)) return row;
+  }
+  return nullptr;
 }
 
 Result<std::shared_ptr<DeviceState>> DeviceState::create(std::unique_ptr<Backend> backend,

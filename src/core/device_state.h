@@ -138,11 +138,10 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   Result<std::shared_ptr<ArenaBlock>> arena(std::uint64_t bytes, bool zero);
 
   // Kernels.
-  const KernelRow* find_row(Op op, DType format) const noexcept {
-    return op < Op::count_ && format < DType::count_
-               ? rows_[static_cast<std::size_t>(op)][static_cast<std::size_t>(format)]
-               : nullptr;
-  }
+  // The first row for it; null where the device has no kernel for it.
+  const KernelRow* find_row(const Dispatch& d) const noexcept;
+  // A row for the op in some forms at least; whether it accepts a dispatch depends on that.
+  const KernelRow* find_row(Op op, Format format, std::uint32_t form = 0) const noexcept;
   const KernelEntry* find_kernel(KernelId id) const noexcept;
   KernelRegistry& kernels() noexcept { return registry_; }
 
@@ -222,9 +221,8 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
 
   std::unique_ptr<Backend> backend_;
   DeviceOptions options_;
-  std::array<std::array<const KernelRow*, static_cast<std::size_t>(DType::count_)>,
-             static_cast<std::size_t>(Op::count_)>
-      rows_{};
+  // Rows that the device has the needs of, as the backend prefers them, sorted by op and format.
+  std::vector<const KernelRow*> rows_;
 
   mutable std::mutex table_mutex_;
   std::array<std::atomic<Slot*>, max_chunks> chunks_{};

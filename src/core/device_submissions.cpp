@@ -246,7 +246,7 @@ void DeviceState::sample_locked(SubmissionState& s) noexcept {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const RecordedLaunch& l = pass.recording.launches[i];
       if (l.is_fence()) continue;
-      samples_.push_back(DispatchSample{s.label, l.label ? l.label : l.kernel->name,
+      samples_.push_back(DispatchSample{s.label, l.label ? l.label : kernel_text(l),
                                         l.group ? l.group : "", l.kind, l.index, spans[i].start_ns,
                                         spans[i].end_ns, l.launch.bytes_moved, s.serial});
       ++s.samples;

@@ -53,14 +53,21 @@ struct StartRule {
 class LaunchList;
 using LowerFn = Status (*)(const DeviceInfo&, const Dispatch&, LaunchList&);
 
+// Whether the row takes a dispatch of its op, format and forms: sizes, alignments, forms that do
+// not go together. Asked before a fusion makes such a dispatch.
+using AcceptFn = bool (*)(const DeviceInfo&, const Dispatch&);
+
 // bytes: of the output, which the dispatch has no view of yet.
 using ConvertFn = bool (*)(const Dispatch& product, Dispatch& conversion, std::uint64_t& bytes);
 
 // One implementation of an op for one format on one backend.
 struct KernelRow {
   Op op = Op::custom;
-  DType format = DType::f32;
-  DType input = DType::f32;  // of products: what view 0 must hold
+  Format format{};
+  std::uint32_t forms = 0;       // bits that it can do
+  std::uint32_t forms_must = 0;  // bits without which it is not for
+  AcceptFn accepts = nullptr;    // null: whatever fits the above
+  DType input = DType::f32;      // of products: what view 0 must hold
   // Makes the dispatch that brings view 0 of a product into `input`; its last view, the output, is
   // bound to scratch by the caller. Null where nothing else than `input` can be handed in.
   ConvertFn convert = nullptr;
@@ -74,6 +81,10 @@ struct KernelRow {
   void* user = nullptr;       // callers' kernels
   CapturedOpKind kind = CapturedOpKind::other;
 };
+
+constexpr bool has_forms(const KernelRow& row, std::uint32_t form) noexcept {
+  return (form & ~row.forms) == 0 && (row.forms_must & ~form) == 0;
+}
 
 // Null where the row has no code for the CPU.
 constexpr CpuKernelFn cpu_function(const KernelRow& row) noexcept {
@@ -163,8 +174,8 @@ class KernelTable {
 
 constexpr CapturedOpKind captured_kind(Op op) noexcept {
   switch (op) {
-#define OP(name, Params, slots, kind, captured) \
-  case Op::name:                                \
+#define OP(name, Params, slots, forms, kind, captured) \
+  case Op::name:                                       \
     return CapturedOpKind::captured;
 #include "onepass/tables/ops.def"
 #undef OP
@@ -173,8 +184,8 @@ constexpr CapturedOpKind captured_kind(Op op) noexcept {
   }
 }
 
-constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn launch, CpuKernelFn cpu,
-                            std::uint32_t needs = 0) noexcept {
+constexpr KernelRow cpu_row(Op op, Format format, const char* name, LaunchFn launch,
+                            CpuKernelFn cpu, std::uint32_t needs = 0) noexcept {
   return {.op = op,
           .format = format,
           .name = name,
@@ -185,7 +196,7 @@ constexpr KernelRow cpu_row(Op op, DType format, const char* name, LaunchFn laun
 }
 
 // A CUDA kernel; without a symbol its entry point has the row's name.
-constexpr KernelRow gpu_row(Op op, DType format, const char* name, LaunchFn launch,
+constexpr KernelRow gpu_row(Op op, Format format, const char* name, LaunchFn launch,
                             CudaSymbol code = {}) noexcept {
   if (code.symbol == nullptr) code.symbol = name;
   return {.op = op,

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "core/backend.h"
 #include "onepass/dtype.h"
 #include "ops/attention/fusions.h"
 #include "ops/attention/params.h"
@@ -23,42 +26,64 @@
 #include "ops/rope/fusions.h"
 #include "ops/rope/params.h"
 #include "ops/sample/params.h"
+#include "ops/shared/forms.h"
 #include "ops/softmax/params.h"
 
 namespace onepass {
 namespace {
+
+using namespace ops;  // forms of tables/ops.def
 
 consteval std::uint8_t slot_count(std::string_view slots) {
   return static_cast<std::uint8_t>(slots.size());
 }
 
 constexpr OpInfo op_table[] = {
-#define OP(name, Params, slots, kind, captured) \
-  {#name, slots, slot_count(slots), sizeof(ops::Params), OpKind::kind, CapturedOpKind::captured},
+#define OP(name, Params, slots, forms, kind, captured)                  \
+  {#name,   slots,        slot_count(slots),       sizeof(ops::Params), \
+   (forms), OpKind::kind, CapturedOpKind::captured},
 #include "onepass/tables/ops.def"
 #undef OP
 };
-constexpr OpInfo custom_op{"custom", "", 0, 0, OpKind::other, CapturedOpKind::other};
+constexpr OpInfo custom_op{"custom", "", 0, 0, 0, OpKind::other, CapturedOpKind::other};
 static_assert(std::size(op_table) == static_cast<std::size_t>(Op::count_));
 
-constexpr DTypeInfo format_table[] = {
-#define FORMAT(name, ggml_id, elements, bytes, rows) {#name, ggml_id, elements, bytes, rows},
+constexpr DTypeInfo dtype_table[] = {
+#define FORMAT(name, ggml_id, elements, bytes) {#name, ggml_id, elements, bytes},
+#define PACKED_ONLY(name, elements, bytes) {#name, -1, elements, bytes},
 #include "onepass/tables/formats.def"
-#undef FORMAT
 };
-constexpr DTypeInfo no_format{"none", -1, 1, 0, 1};
-static_assert(std::size(format_table) == static_cast<std::size_t>(DType::count_));
+constexpr DTypeInfo no_dtype{"none", -1, 1, 0};
+static_assert(std::size(dtype_table) == static_cast<std::size_t>(DType::count_));
+
+constexpr FormatInfo no_format{"none", 1, 0, 0};
+using FormatTable = std::array<std::array<FormatInfo, static_cast<std::size_t>(Layout::count_)>,
+                               static_cast<std::size_t>(DType::count_)>;
+consteval FormatTable make_format_table() {
+  FormatTable table;
+  const auto set = [&](Format f, FormatInfo row) {
+    table[static_cast<std::size_t>(f.type)][static_cast<std::size_t>(f.layout)] = row;
+  };
+  for (auto& layouts : table) layouts.fill(no_format);
+#define FORMAT(name, ggml_id, elements, bytes) set(formats::name, {#name, elements, bytes, 1});
+#define LAYOUT(type, layout, elements, bytes, Form) \
+  set(formats::type##_##layout, {#type "_" #layout, elements, bytes, 16});
+#include "onepass/tables/formats.def"
+  return table;
+}
+constexpr FormatTable format_table = make_format_table();
 
 constexpr FusionRow fusion_table[] = {
-#define CHAIN(first, second, fused, in_place, exact, merge) \
-  {#fused, FusionKind::chain, Op::first, Op::second, Op::fused, in_place, exact, merge},
-#define CHAIN_KEEPING(first, second, fused, in_place, exact, merge) \
-  {#fused, FusionKind::chain_keeping, Op::first, Op::second, Op::fused, in_place, exact, merge},
-#define PAIR(first, second, fused, in_place, exact, merge) \
-  {#fused, FusionKind::pair, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define CHAIN(name, first, second, fused, in_place, exact, merge) \
+  {#name, FusionKind::chain, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define CHAIN_KEEPING(name, first, second, fused, in_place, exact, merge) \
+  {#name, FusionKind::chain_keeping, Op::first, Op::second, Op::fused, in_place, exact, merge},
+#define PAIR(name, first, second, fused, in_place, exact, merge) \
+  {#name, FusionKind::pair, Op::first, Op::second, Op::fused, in_place, exact, merge},
 #define SAME(op) {"same_" #op, FusionKind::same, Op::op, Op::op, Op::op, "", true, nullptr},
 #include "onepass/tables/fusions.def"
 #undef CHAIN
+#undef CHAIN_KEEPING
 #undef PAIR
 #undef SAME
 };
@@ -80,8 +105,9 @@ static_assert(ops_are_sound(),
 consteval bool fusions_are_sound() {
   for (const FusionRow& row : fusion_table) {
     const OpInfo& fused = op_table[static_cast<std::size_t>(row.fused)];
-    for (char c : std::string_view(row.in_place)) {
-      if (c < '0' || c >= '0' + fused.n_slots || fused.slots[c - '0'] != 'i') return false;
+    for (const char c : std::string_view(row.in_place)) {
+      const unsigned slot = c >= 'a' ? c - 'a' + 10u : c - '0' + 0u;
+      if (slot >= fused.n_slots || fused.slots[slot] != 'i') return false;
     }
   }
   return true;
@@ -95,35 +121,40 @@ const OpInfo& info(Op op) noexcept {
 }
 
 const DTypeInfo& info(DType type) noexcept {
-  return type < DType::count_ ? format_table[static_cast<std::size_t>(type)] : no_format;
+  return type < DType::count_ ? dtype_table[static_cast<std::size_t>(type)] : no_dtype;
+}
+
+const FormatInfo& info(Format f) noexcept {
+  if (f.type >= DType::count_ || f.layout >= Layout::count_) return no_format;
+  return format_table[static_cast<std::size_t>(f.type)][static_cast<std::size_t>(f.layout)];
 }
 
 std::optional<DType> dtype_from_name(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < std::size(format_table); ++i) {
-    if (name == format_table[i].name) return static_cast<DType>(i);
+  for (std::size_t i = 0; i < std::size(dtype_table); ++i) {
+    if (name == dtype_table[i].name) return static_cast<DType>(i);
   }
   return std::nullopt;
 }
 
 std::optional<DType> dtype_from_ggml_id(std::uint32_t id) noexcept {
-  for (std::size_t i = 0; i < std::size(format_table); ++i) {
-    const int row_id = format_table[i].ggml_id;
+  for (std::size_t i = 0; i < std::size(dtype_table); ++i) {
+    const int row_id = dtype_table[i].ggml_id;
     if (row_id >= 0 && static_cast<std::uint32_t>(row_id) == id) return static_cast<DType>(i);
   }
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t n) noexcept {
-  if (is_packed(type)) return std::nullopt;
-  return storage_bytes(type, 1, n);
+std::optional<std::uint64_t> storage_bytes(Format format, std::uint64_t n) noexcept {
+  if (is_packed(format)) return std::nullopt;
+  return storage_bytes(format, 1, n);
 }
 
-std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t rows,
+std::optional<std::uint64_t> storage_bytes(Format format, std::uint64_t rows,
                                            std::uint64_t cols) noexcept {
   constexpr std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
-  if (type >= DType::count_) return std::nullopt;
-  const DTypeInfo& t = info(type);
-  if (cols % t.block_elements != 0 || rows > top - t.group_rows) return std::nullopt;
+  const FormatInfo& t = info(format);
+  if (t.group_rows == 0 || cols % t.block_elements != 0 || rows > top - t.group_rows)
+    return std::nullopt;
   const std::uint64_t padded = (rows + t.group_rows - 1) / t.group_rows * t.group_rows;
   const std::uint64_t blocks = cols / t.block_elements;
   if (blocks > top / t.block_bytes) return std::nullopt;
@@ -133,6 +164,30 @@ std::optional<std::uint64_t> storage_bytes(DType type, std::uint64_t rows,
 }
 
 std::span<const FusionRow> fusion_rows() noexcept { return fusion_table; }
+
+std::string kernel_text(const RecordedLaunch& l) {
+  if (l.is_fence()) return "fence";
+  std::uint32_t form = 0;
+  if (info(l.kernel->op).forms != 0) std::memcpy(&form, l.params.data(), sizeof(form));
+  return l.kernel->name + form_text(form);
+}
+
+std::string form_text(std::uint32_t form) {
+  const bool gate = (form & form_parts) != 0 && (form & form_product) != 0;
+  const std::pair<bool, const char*> names[] = {{(form & form_normed) != 0, "norm"},
+                                                {(form & form_sum) != 0, "sum"},
+                                                {(form & form_parts) != 0 && !gate, "parts"},
+                                                {(form & form_bias) != 0, "bias"},
+                                                {gate, "gate"},
+                                                {(form & form_product) != 0 && !gate, "mul"},
+                                                {(form & form_residual) != 0, "add"},
+                                                {(form & form_quantized) != 0, "q8a"}};
+  std::string text;
+  for (const auto& [is_there, name] : names) {
+    if (is_there) text += std::string("+") + name;
+  }
+  return text;
+}
 
 bool is_reorderable(OpKind kind) noexcept {
   switch (kind) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "onepass/dispatch.h"
 
@@ -22,5 +23,8 @@ struct FusionRow {
   bool (*merge)(const Dispatch& first, const Dispatch& second, Dispatch& fused);
 };
 std::span<const FusionRow> fusion_rows() noexcept;
+
+// "+bias+add"; empty for the plain op.
+std::string form_text(std::uint32_t form);
 
 }  // namespace onepass

@@ -286,7 +286,8 @@ void Compilation::fill(std::span<const std::uint32_t> order, Recording& out) con
     if (item.kernel != nullptr) {
       const Dispatch d = lowered_.dispatch(l, item);
       to.launch = item.launch;
-      to.n_views = d.n_views;
+      // Slots that were left out are empty.
+      to.n_views = info(d.op).forms != 0 ? info(d.op).n_slots : d.n_views;
       for (std::size_t i = 0; i < d.n_views; ++i) to.views[i] = bind(d.views[i]);
       to.params.fill(std::byte{0});
       std::memcpy(to.params.data(), d.params.data(), d.params_bytes);

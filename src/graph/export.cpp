@@ -129,7 +129,7 @@ std::vector<PlanStep> Plan::steps() const try {
   for (std::size_t i = 0; i < r.launches.size(); ++i) {
     const RecordedLaunch& l = r.launches[i];
     PlanStep& step = steps.emplace_back();
-    step.kernel = l.is_fence() ? "fence" : l.kernel->name;
+    step.kernel = kernel_text(l);
     if (l.label != nullptr) step.label = l.label;
     if (l.group != nullptr) step.group = l.group;
     step.index = l.index;
@@ -158,7 +158,7 @@ std::string Plan::to_dot() const try {
   for (const RecordedLaunch& l : r.launches) {
     nodes.push_back({l.label        ? l.label
                      : l.is_fence() ? ""
-                                    : l.kernel->name,
+                                    : kernel_text(l),
                      l.is_fence(), l.level});
   }
   return dot(nodes,
@@ -186,8 +186,7 @@ std::string Plan::to_json() const try {
     const Recording& r = state_->pass->recording;
     for (std::size_t i = 0; i < r.launches.size(); ++i) {
       const RecordedLaunch& l = r.launches[i];
-      out += std::string(i ? "," : "") +
-             "{\"kernel\":" + quoted(l.is_fence() ? "fence" : l.kernel->name) +
+      out += std::string(i ? "," : "") + "{\"kernel\":" + quoted(kernel_text(l)) +
              ",\"level\":" + num(l.level);
       if (l.label) out += ",\"label\":" + quoted(l.label);
       if (l.group) out += ",\"group\":" + quoted(l.group);

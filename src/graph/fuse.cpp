@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "graph/lower.h"
+
 namespace onepass::graph {
 namespace {
 
@@ -295,11 +297,11 @@ class Fuser {
     fused.file = second.file;
     fused.line = second.line;
     if (!row.merge(first, second, fused)) return false;
-    if (fused.n_views != info(fused.op).n_slots) return false;
-    const KernelRow* const kernel = list_.device().find_row(fused.op, fused.format);
-    if (kernel == nullptr) return false;
+    if (fused.n_views > info(fused.op).n_slots) return false;
+    const KernelRow* const kernel = list_.device().find_row(fused);
+    Launch launch;
+    if (kernel == nullptr || !launch_of(list_.device(), *kernel, fused, launch)) return false;
     fused.input = kernel->input;
-    if (!fits_bindings(fused)) return false;
     if (!same_accesses(first, second, fused) || !safe_overlaps(row, fused)) return false;
 
     nodes_[i].alive = false;
@@ -311,13 +313,6 @@ class Fuser {
       if (is_bound(fused.views[k])) touch(list_.region_of(fused.views[k]), j);
     }
     return true;
-  }
-
-  // A merged dispatch is launched as one.
-  bool fits_bindings(const Dispatch& d) const {
-    return std::none_of(d.views.begin(), d.views.begin() + d.n_views, [&](const View& v) {
-      return v.bytes > list_.device().info().max_binding_bytes;
-    });
   }
 
   bool has_vanished(const View& v) const {
@@ -364,8 +359,8 @@ class Fuser {
       if (!writes(d.access[o]) || !is_bound(d.views[o])) continue;
       for (std::size_t i = 0; i < d.n_views; ++i) {
         if (i == o || !same_bytes(d.views[o], d.views[i])) continue;
-        const bool allowed = i < 10 && reads(d.access[i]) && !writes(d.access[i]) &&
-                             std::strchr(row.in_place, static_cast<char>('0' + i)) != nullptr;
+        const bool allowed = reads(d.access[i]) && !writes(d.access[i]) &&
+                             std::strchr(row.in_place, "0123456789abcdef"[i]) != nullptr;
         if (!allowed || d.views[o] != d.views[i]) return false;
       }
     }

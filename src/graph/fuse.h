@@ -24,7 +24,7 @@ struct Fused {
 // - the fused dispatch writes exactly what both wrote, less what vanished, and reads no more than
 //   they read;
 // - an output of the fused dispatch overlaps an input only where in_place of the row allows it;
-// - the device has the kernel.
+// - the device has a kernel that accepts it, and launches it within its limits.
 Result<Fused> fuse(NodeList& list, bool close, std::span<const FusionRow> rows);
 inline Result<Fused> fuse(NodeList& list, bool close) { return fuse(list, close, fusion_rows()); }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "core/tables.h"
+
 namespace onepass::graph {
 namespace {
 
@@ -34,10 +36,10 @@ void add_group_memory(const DispatchExtra& extra, Launch& l) {
   l.shared_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, 0xffffffffu));
 }
 
-Status check_launch(const DeviceInfo& device, const NodeList& list, const Dispatch& d,
-                    const Launch& l) {
+Status check_launch(const DeviceState& state, const Dispatch& d, const Launch& l) {
+  const DeviceInfo& device = state.info();
   const std::uint64_t threads = std::uint64_t{l.group[0]} * l.group[1] * l.group[2];
-  const char* name = dispatch_name(list.device(), d.op, d.kernel);
+  const char* name = dispatch_name(state, d.op, d.kernel);
   if (threads == 0 || threads > device.max_group_threads) {
     return fail(ErrorCode::limit,
                 std::string(name) + ": groups of " + std::to_string(threads) +
@@ -71,6 +73,21 @@ Status check_launch(const DeviceInfo& device, const NodeList& list, const Dispat
   return {};
 }
 
+}  // namespace
+
+Status launch_of(const DeviceState& device, const KernelRow& row, const Dispatch& d,
+                 Launch& launch) {
+  if (row.launch != nullptr) {
+    ONEPASS_TRY(row.launch(device.info(), d, launch));
+  } else {
+    ONEPASS_TRY(default_launch(d, launch));
+  }
+  if (d.op == Op::custom && d.extra != nullptr) add_group_memory(*d.extra, launch);
+  return check_launch(device, d, launch);
+}
+
+namespace {
+
 class Lowering {
  public:
   explicit Lowering(const NodeList& list) : list_(list), device_(list.device().info()) {
@@ -100,12 +117,14 @@ class Lowering {
   }
 
   Result<const KernelRow*> row_of(const Dispatch& d) const {
-    const KernelRow* row = list_.device().find_row(d.op, d.format);
+    const KernelRow* row = list_.device().find_row(d);
     if (row != nullptr) return row;
-    return fail(
-        ErrorCode::unsupported,
-        std::string(info(d.op).name) + "_" + name(d.format) + " is not built for " + device_.name,
-        d.file, d.line);
+    const bool built = list_.device().find_row(d.op, d.format) != nullptr;
+    return fail(ErrorCode::unsupported,
+                std::string(info(d.op).name) + "_" + name(d.format) +
+                    (built ? form_text(form_of(d)) + " of this shape" : "") + " is not built for " +
+                    device_.name,
+                d.file, d.line);
   }
 
   Status add_dispatch(std::uint32_t node) {
@@ -149,13 +168,7 @@ class Lowering {
     out_.kinds.push_back(list_.node(node).opaque ? NodeKind::opaque : NodeKind::dispatch);
     item.launch.n_spec = static_cast<std::uint16_t>(spec.size());
     std::copy(spec.begin(), spec.end(), item.launch.spec.begin());
-    if (row.launch != nullptr) {
-      ONEPASS_TRY(row.launch(device_, d, item.launch));
-    } else {
-      ONEPASS_TRY(default_launch(d, item.launch));
-    }
-    if (d.op == Op::custom && d.extra != nullptr) add_group_memory(*d.extra, item.launch);
-    ONEPASS_TRY(check_launch(device_, list_, d, item.launch));
+    ONEPASS_TRY(launch_of(list_.device(), row, d, item.launch));
     add_ranges(node, d, part);
     if (item.launch.scratch_bytes != 0) {
       item.scratch = static_cast<std::uint32_t>(out_.workspace.size());

@@ -48,6 +48,11 @@ struct Lowered {
   }
 };
 
+// What a row makes of a dispatch in one launch; an error where it declines or the device's limits
+// do not allow it.
+Status launch_of(const DeviceState& device, const KernelRow& row, const Dispatch& d,
+                 Launch& launch);
+
 // Asks every dispatch's kernel row for its launch and checks it against the device's limits. A
 // dispatch of unknown accesses gets a fence before and after it, so that its order can be proven.
 Result<Lowered> lower(const NodeList& list);

@@ -249,7 +249,9 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
       params_bytes = e->builtin || e->params_bytes != 0 ? e->params_bytes : d.params_bytes;
     }
   }
-  if (d.n_views > max_views || d.n_views != n_slots || d.params_bytes != params_bytes) {
+  const bool may_end_early = info(d.op).forms != 0;
+  if (d.n_views > max_views || d.n_views > n_slots || (d.n_views < n_slots && !may_end_early) ||
+      d.params_bytes != params_bytes) {
     return fail(ErrorCode::invalid_argument,
                 std::string(dispatch_name(*device_, d.op, d.kernel)) + ": " +
                     std::to_string(d.n_views) + " views and " + std::to_string(d.params_bytes) +

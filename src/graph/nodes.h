@@ -47,7 +47,7 @@ struct StoredNode {
   bool assumed = false;  // nobody gave accesses: every view counts as read and written
   std::uint8_t n_views = 0;
   Op op = Op::custom;
-  DType format = DType::f32;
+  Format format;
   DType input = DType::f32;
   std::uint8_t params_bytes = 0;
   KernelId kernel;

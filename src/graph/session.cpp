@@ -137,16 +137,16 @@ void GraphSession::fail(Error error) {
   if (const Entered in(e); in) e->fail(std::move(error));
 }
 
-Tensor GraphSession::scratch(DType dtype, Shape shape) {
+Tensor GraphSession::scratch(Format format, Shape shape) {
   EncoderState* e = encoder_state();
   const Entered in(e);
   if (!in) return {};
   try {
-    const auto bytes = storage_bytes(dtype, shape);
+    const auto bytes = storage_bytes(format, shape);
     if (!bytes || *bytes == 0 || shape.rank > 4 || *bytes > (std::uint64_t{1} << 48)) {
       e->fail(make_error(ErrorCode::invalid_argument, std::string("scratch: no tensor of ") +
                                                           std::to_string(shape.elements()) +
-                                                          " elements of " + name(dtype)));
+                                                          " elements of " + name(format)));
       return {};
     }
     auto& items = state_->scratch->items;
@@ -157,7 +157,7 @@ Tensor GraphSession::scratch(DType dtype, Shape shape) {
     items.push_back({*bytes, nullptr, 0});
     const BufferId id{scratch_slot_bit | static_cast<std::uint32_t>(items.size() - 1),
                       state_->scratch->tag};
-    return Tensor{View{id, 0, *bytes}, dtype, shape};
+    return tensor(View{id, 0, *bytes}, format, shape);
   } catch (const std::bad_alloc&) {
     e->fail(host_out_of_memory());
     return {};

@@ -14,22 +14,15 @@ namespace {
 // Bytes of a file that are read at a time.
 constexpr std::uint64_t step_bytes = 1u << 20;
 
-bool runs(const Device& device, Op op, DType type) {
-  return device.state().find_row(op, type) != nullptr;
-}
-
-// Rows of `cols` values are whole blocks of that packed type, and the device has a kernel for it.
-bool fits(const Device& device, Op op, DType packed, std::uint64_t cols) {
-  return cols % info(packed).block_elements == 0 && runs(device, op, packed);
-}
-
-// How the device stores rows of `cols` values of that type; none when it has no kernel for them.
-std::optional<DType> device_format(const Device& device, Op op, DType stored, std::uint64_t cols) {
-  for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
-    const auto packed = quant::packed_format(stored, layout);
-    if (packed && fits(device, op, *packed, cols)) return packed;
+// How the device stores rows of `cols` values of that type: in the first layout that they fill with
+// whole blocks and it has a kernel for; none where there is none.
+std::optional<Format> device_format(const Device& device, Op op, DType stored, std::uint64_t cols) {
+  for (const Layout layout : {Layout::s16, Layout::r16, Layout::rows}) {
+    const Format format{stored, layout};
+    if (cols % info(format).block_elements == 0 && device.state().find_row(op, format) != nullptr) {
+      return format;
+    }
   }
-  if (runs(device, op, stored)) return stored;
   return std::nullopt;
 }
 
@@ -54,7 +47,7 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
     if (!bytes || !row_bytes) {
       return io::fail_at(ErrorCode::limit, stored.name + " is too large", stored.at, stored.name);
     }
-    const bool packed = *type != *stored.dtype;
+    const bool packed = is_packed(*type);
     const std::uint64_t step =
         std::max<std::uint64_t>(1, step_bytes / *row_bytes / quant::group_rows) * quant::group_rows;
     const std::uint64_t matrix_bytes = *bytes / matrices;
@@ -78,7 +71,7 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
         if (packed) {
           const auto in = in_memory.take(static_cast<std::size_t>(n * *row_bytes));
           ONEPASS_TRY(source.read(stored, from, in));
-          ONEPASS_TRY(quant::pack(*stored.dtype, *type, n, cols, in, target));
+          ONEPASS_TRY(quant::pack(*type, n, cols, in, target));
         } else {
           ONEPASS_TRY(source.read(stored, from, target));
         }
@@ -118,7 +111,7 @@ Result<UploadedTensor> upload_rows(const Device& device, const WeightSource& sou
 }
 
 Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource& source,
-                                        const StoredAffine& stored, DType type,
+                                        const StoredAffine& stored, Format type,
                                         std::uint64_t first_row, std::uint32_t rows,
                                         std::uint32_t cols) {
   const std::uint64_t row_bytes[] = {std::uint64_t{cols} * stored.format.bits / 8,
@@ -163,16 +156,15 @@ Result<Linear> upload_affine(const Device& device, const WeightSource& source,
       buffers.push_back(std::move(up.buffer));
       return up.tensor;
     };
-    for (const quant::Layout layout : {quant::Layout::split, quant::Layout::interleaved}) {
-      const auto packed = quant::packed_affine_format(stored.format.bits, stored.format.group_size,
-                                                      scale_type, layout);
-      if (!packed || !fits(device, Op::matmul, *packed, cols)) continue;
+    const auto type = quant::affine_type(stored.format.bits, stored.format.group_size, scale_type);
+    const auto packed = type ? device_format(device, Op::matmul, *type, cols) : std::nullopt;
+    if (packed) {
       ONEPASS_ASSIGN(UploadedTensor up,
                      pack_affine_rows(device, source, stored, *packed, first_row, rows, cols));
       l.weight = keep(std::move(up));
       return l;
     }
-    if (!runs(device, Op::matmul_affine, scale_type)) {
+    if (device.state().find_row(Op::matmul_affine, scale_type) == nullptr) {
       return io::fail_at(ErrorCode::unsupported,
                          stored.weight.name + " is quantized in a way that " + device.info().name +
                              " does not run",

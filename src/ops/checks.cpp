@@ -12,16 +12,17 @@ namespace {
 std::string type_names(TypeSet set) {
   std::string text;
   for (unsigned i = 0; i < static_cast<unsigned>(DType::count_); ++i) {
-    if ((set >> i & 1u) == 0) continue;
-    if (!text.empty()) text += (set >> i) == 1u ? " or " : ", ";
+    if ((set.rows >> i & 1u) == 0) continue;
+    if (!text.empty()) text += (set.rows >> i) == 1u && set.packed == 0 ? " or " : ", ";
     text += name(static_cast<DType>(i));
   }
+  if (set.packed != 0) text += " or packed weights";
   return text;
 }
 
-// Bytes at which an element or block of the type may start.
-std::uint64_t alignment(DType type) noexcept {
-  const DTypeInfo& t = info(type);
+// Bytes at which an element or block of the format may start.
+std::uint64_t alignment(Format format) noexcept {
+  const FormatInfo& t = info(format);
   return t.block_elements > 1 ? 2 : t.block_bytes;
 }
 
@@ -41,8 +42,9 @@ View Checks::tensor(const char* what, const Tensor& t, TypeSet type_set) noexcep
     fail(ErrorCode::invalid_argument, what, " is missing");
     return {};
   }
-  if (t.dtype >= DType::count_ || (type_set >> static_cast<unsigned>(t.dtype) & 1u) == 0) {
-    const char* got = t.dtype < DType::count_ ? name(t.dtype) : "no dtype";
+  const Format format = t.format();
+  if (!type_set.has(format) || info(format).group_rows == 0) {
+    const char* got = info(format).group_rows != 0 ? name(format) : "no dtype";
     std::string expected;
     try {
       expected = type_names(type_set);
@@ -61,22 +63,22 @@ View Checks::tensor(const char* what, const Tensor& t, TypeSet type_set) noexcep
       return {};
     }
   }
-  const std::uint32_t block = info(t.dtype).block_elements;
+  const std::uint32_t block = info(format).block_elements;
   if (t.shape.last() % block != 0) {
     fail(ErrorCode::invalid_argument, what, " has rows of ", t.shape.last(), " elements, ",
-         name(t.dtype), " needs a multiple of ", block);
+         name(format), " needs a multiple of ", block);
     return {};
   }
   const std::uint64_t need =
-      storage_bytes(t.dtype, t.shape).value_or(std::numeric_limits<std::uint64_t>::max());
+      storage_bytes(format, t.shape).value_or(std::numeric_limits<std::uint64_t>::max());
   if (t.view.bytes < need) {
-    fail(ErrorCode::invalid_argument, what, " ", t.shape, " of ", name(t.dtype), " needs ", need,
+    fail(ErrorCode::invalid_argument, what, " ", t.shape, " of ", name(format), " needs ", need,
          " bytes, its view has ", t.view.bytes);
     return {};
   }
-  if (t.view.offset % alignment(t.dtype) != 0) {
-    fail(ErrorCode::invalid_argument, what, " starts at byte ", t.view.offset, ", ", name(t.dtype),
-         " needs a multiple of ", alignment(t.dtype));
+  if (t.view.offset % alignment(format) != 0) {
+    fail(ErrorCode::invalid_argument, what, " starts at byte ", t.view.offset, ", ", name(format),
+         " needs a multiple of ", alignment(format));
     return {};
   }
   return View{t.view.buffer, t.view.offset, need};
@@ -101,9 +103,9 @@ View Checks::step(const char* what, const View& view) noexcept {
 
 void Checks::same_type(const char* a_what, const Tensor& a, const char* b_what,
                        const Tensor& b) noexcept {
-  if (failed_ || a.dtype == b.dtype) return;
-  fail(ErrorCode::invalid_argument, a_what, " is ", name(a.dtype), ", ", b_what, " is ",
-       name(b.dtype));
+  if (failed_ || a.format() == b.format()) return;
+  fail(ErrorCode::invalid_argument, a_what, " is ", name(a.format()), ", ", b_what, " is ",
+       name(b.format()));
 }
 
 void Checks::same_shape(const char* a_what, const Tensor& a, const char* b_what,

@@ -16,33 +16,41 @@
 
 namespace onepass::ops {
 
-// A set of dtypes, one bit each.
-using TypeSet = std::uint64_t;
+// A set of formats, one bit per type: of rows, and of packed layouts.
+struct TypeSet {
+  std::uint64_t rows = 0, packed = 0;
+
+  constexpr bool has(Format f) const noexcept {
+    return f.type < DType::count_ &&
+           ((is_packed(f) ? packed : rows) >> static_cast<unsigned>(f.type) & 1u) != 0;
+  }
+  friend constexpr TypeSet operator|(TypeSet a, TypeSet b) noexcept {
+    return {a.rows | b.rows, a.packed | b.packed};
+  }
+};
 static_assert(static_cast<unsigned>(DType::count_) <= 64);
 template <class... T>
 constexpr TypeSet types(T... list) noexcept {
-  return (TypeSet{0} | ... | (TypeSet{1} << static_cast<unsigned>(list)));
+  return {(std::uint64_t{0} | ... | (std::uint64_t{1} << static_cast<unsigned>(list))), 0};
 }
 inline constexpr TypeSet row_types = types(DType::f32, DType::f16, DType::bf16);
 inline constexpr TypeSet weight_types = row_types | types(DType::q4_0, DType::q8_0);
-// Single elements; blocks of a GGUF file; everything whose rows are apart.
-inline constexpr TypeSet plain_types = 0
-#define FORMAT(name, ggml_id, elements, bytes, rows) | ((elements) == 1 ? types(DType::name) : 0)
+// Single elements; blocks of a GGUF file; everything whose rows are apart; packed weights.
+inline constexpr TypeSet plain_types = TypeSet{}
+#define FORMAT(name, ggml_id, elements, bytes) | ((elements) == 1 ? types(DType::name) : TypeSet{})
 #include "onepass/tables/formats.def"
-#undef FORMAT
-    ;
-inline constexpr TypeSet block_types = 0
-#define FORMAT(name, ggml_id, elements, bytes, rows) \
-  | ((elements) > 1 && (ggml_id) >= 0 ? types(DType::name) : 0)
+;
+inline constexpr TypeSet block_types = TypeSet{}
+#define FORMAT(name, ggml_id, elements, bytes) \
+  | ((elements) > 1 && (ggml_id) >= 0 ? types(DType::name) : TypeSet{})
 #include "onepass/tables/formats.def"
-#undef FORMAT
-    ;
-inline constexpr TypeSet unpacked_types = 0
-#define FORMAT(name, ggml_id, elements, bytes, rows) | ((rows) == 1 ? types(DType::name) : 0)
+;
+inline constexpr TypeSet unpacked_types = plain_types | block_types | types(DType::q8a);
+inline constexpr TypeSet packed_types = TypeSet{}
+#define LAYOUT(type, layout, elements, bytes, Form) \
+  | TypeSet { 0, types(DType::type).rows }
 #include "onepass/tables/formats.def"
-#undef FORMAT
-    ;
-inline constexpr TypeSet any_type = (TypeSet{1} << static_cast<unsigned>(DType::count_)) - 1;
+;
 
 class Checks {
  public:
@@ -111,7 +119,7 @@ class Checks {
 };
 
 // A dispatch of the op with the place of its call.
-inline Dispatch dispatch(Op op, DType format, Here here) noexcept {
+inline Dispatch dispatch(Op op, Format format, Here here) noexcept {
   Dispatch d = make_dispatch(op, format);
   d.file = here.file;
   d.line = here.line;

@@ -17,7 +17,7 @@ struct RowOptions {
 
 // A kernel whose blocks wait for the kernels before them before they touch what those may write,
 // and before they exit.
-constexpr KernelRow waiting_row(Op op, DType format, const char* name, LaunchFn launch,
+constexpr KernelRow waiting_row(Op op, Format format, const char* name, LaunchFn launch,
                                 const RowOptions& options = {}) noexcept {
   KernelRow row = gpu_row(op, format, name, launch, {options.symbol, options.variants});
   row.start = {.waits_first = true, .reads_early = options.reads_early};

@@ -17,8 +17,8 @@ std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
   return p;
 }
 
-std::uint64_t matrix_bytes(DType type, std::uint64_t rows, std::uint64_t cols) noexcept {
-  return storage_bytes(type, rows, cols).value_or(std::numeric_limits<std::uint64_t>::max());
+std::uint64_t matrix_bytes(Format format, std::uint64_t rows, std::uint64_t cols) noexcept {
+  return storage_bytes(format, rows, cols).value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
 std::uint32_t tiles_for(std::uint64_t units, std::uint64_t unit_elements) noexcept {
@@ -36,23 +36,23 @@ void cover(Launch& launch, std::uint64_t n, std::uint32_t threads) noexcept {
 }
 
 Status expect_views(const Dispatch& d, std::initializer_list<std::uint64_t> needs) {
-  const char* op = info(d.op).name;
   if (d.n_views != needs.size()) {
     return fail(ErrorCode::invalid_argument,
-                std::string(op) + ": " + std::to_string(d.n_views) + " views, expected " +
-                    std::to_string(needs.size()),
+                std::string(info(d.op).name) + ": " + std::to_string(d.n_views) +
+                    " views, expected " + std::to_string(needs.size()),
                 d.file, d.line);
   }
-  std::size_t i = 0;
-  for (std::uint64_t need : needs) {
-    if (d.views[i].bytes < need) {
-      return fail(ErrorCode::invalid_argument,
-                  std::string(op) + ": view " + std::to_string(i) + " has " +
-                      std::to_string(d.views[i].bytes) + " bytes, its params need " +
-                      std::to_string(need),
-                  d.file, d.line);
-    }
-    ++i;
+  return expect_views(d, std::span(needs.begin(), needs.size()));
+}
+
+Status expect_views(const Dispatch& d, std::span<const std::uint64_t> needs) {
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    const std::uint64_t bytes = i < d.n_views ? d.views[i].bytes : 0;
+    if (bytes >= needs[i]) continue;
+    return fail(ErrorCode::invalid_argument,
+                std::string(info(d.op).name) + ": view " + std::to_string(i) + " has " +
+                    std::to_string(bytes) + " bytes, its params need " + std::to_string(needs[i]),
+                d.file, d.line);
   }
   return {};
 }

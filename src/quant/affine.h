@@ -4,6 +4,7 @@
 #define ONEPASS_QUANT_AFFINE_H_
 
 #include "quant/fit.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -87,6 +88,44 @@ OP_FN AffineGroup affine_quantize(int bits, const float* x, int n, std::uint8_t*
   }
   return g;
 }
+
+// Layout r16: two times 32 numbers of N bits; scales and biases as the file has them.
+template <int N, class HalfT>
+struct PackedAffine {
+  using Family = AffineFamily<N, HalfT>;
+  using Half = HalfT;
+  static constexpr int bits = N;
+  static constexpr std::size_t elements = 64, scales = 0, biases = 32, numbers = 64;
+  static constexpr std::size_t sub_bytes = 64 * N, bytes = 64 + 2 * sub_bytes;
+
+  // stream: 8 N bytes of the row's bits
+  static void put(const std::uint8_t* stream, std::uint16_t scale, std::uint16_t bias,
+                  std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &scale, 2);
+    std::memcpy(dst + biases + 2 * r, &bias, 2);
+    for (std::size_t k = 0; k < 64; ++k) {
+      std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * (k / 32));
+      if constexpr (N == 4) {
+        r16::put4(vectors, r, k % 32, stream[k / 2] >> 4 * (k % 2) & 15);
+      } else {
+        vectors[r16::place8(r, k % 32)] = stream[k];
+      }
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float scale = Half::value(r16::half_at(src, scales, r));
+    const float bias = Half::value(r16::half_at(src, biases, r));
+    for (std::size_t k = 0; k < 64; ++k) {
+      const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (k / 32));
+      const int q = N == 4 ? r16::get4(vectors, r, k % 32) : vectors[r16::place8(r, k % 32)];
+      out[k] = static_cast<float>(q) * scale + bias;
+    }
+  }
+};
+using PackedA4F16 = PackedAffine<4, F16Bits>;
+using PackedA4BF16 = PackedAffine<4, BF16Bits>;
+using PackedA8F16 = PackedAffine<8, F16Bits>;
+using PackedA8BF16 = PackedAffine<8, BF16Bits>;
 
 }  // namespace onepass::quant
 

@@ -2,7 +2,7 @@
 #ifndef ONEPASS_QUANT_Q4_0_H_
 #define ONEPASS_QUANT_Q4_0_H_
 
-#include "ops/shared/scalar.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -41,6 +41,25 @@ OP_FN void quantize(const float* x, BlockQ4_0& block) {
     block.qs[j] = static_cast<std::uint8_t>(q[0] | (q[1] << 4));
   }
 }
+
+struct PackedQ4_0 {
+  using Family = SymmetricFamily<4, 8>;
+  using Block = BlockQ4_0;
+  static constexpr std::size_t elements = 32, scales = 0, numbers = 32, bytes = 32 + 256;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &block.d, 2);
+    for (std::size_t v = 0; v < 4; ++v) {
+      std::memcpy(dst + numbers + 64 * v + 4 * r, block.qs + 4 * v, 4);
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float d = r16::f16_at(src, scales, r);
+    for (std::size_t k = 0; k < 32; ++k) {
+      out[k] = static_cast<float>(r16::get4(r16::at(src, numbers), r, k) - 8) * d;
+    }
+  }
+};
 
 }  // namespace onepass::quant
 

@@ -2,7 +2,7 @@
 #ifndef ONEPASS_QUANT_Q4_K_H_
 #define ONEPASS_QUANT_Q4_K_H_
 
-#include "ops/shared/scalar.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -37,6 +37,48 @@ OP_FN void dequantize(const BlockQ4_K& block, float* out) {
     }
   }
 }
+
+// Sub-blocks of 32 values; their scales and minima are [8][16] bytes. After the vectors of a
+// sub-block of five bits the plane of the fifth.
+template <class BlockT, int Bits>
+struct PackedK {
+  using Family = KFamily<Bits>;
+  using Block = BlockT;
+  static constexpr std::size_t elements = 256, d = 0, dmin = 32, scales = 64, minima = 192;
+  static constexpr std::size_t numbers = 320, high = 256, sub_bytes = 64 * Bits;
+  static constexpr std::size_t bytes = numbers + 8 * sub_bytes;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + d + 2 * r, &block.d, 2);
+    std::memcpy(dst + dmin + 2 * r, &block.dmin, 2);
+    for (std::size_t j = 0; j < 8; ++j) {
+      const int sub = static_cast<int>(j);
+      r16::at(dst, scales)[16 * j + r] = static_cast<std::uint8_t>(scale_of(block.scales, sub));
+      r16::at(dst, minima)[16 * j + r] = static_cast<std::uint8_t>(minimum_of(block.scales, sub));
+      std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * j);
+      for (std::size_t k = 0; k < 32; ++k) {
+        const int q = number_of(block, 32 * sub + static_cast<int>(k));
+        r16::put4(vectors, r, k, q & 15);
+        if constexpr (Bits == 5) r16::put1(vectors + high, r, k, q >> 4);
+      }
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    for (std::size_t j = 0; j < 8; ++j) {
+      const float scale =
+          r16::f16_at(src, d, r) * static_cast<float>(r16::at(src, scales)[16 * j + r]);
+      const float minimum =
+          r16::f16_at(src, dmin, r) * static_cast<float>(r16::at(src, minima)[16 * j + r]);
+      const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * j);
+      for (std::size_t k = 0; k < 32; ++k) {
+        int q = r16::get4(vectors, r, k);
+        if constexpr (Bits == 5) q |= r16::get1(vectors + high, r, k) << 4;
+        out[32 * j + k] = scale * static_cast<float>(q) - minimum;
+      }
+    }
+  }
+};
+using PackedQ4_K = PackedK<BlockQ4_K, 4>;
 
 }  // namespace onepass::quant
 

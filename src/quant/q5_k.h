@@ -32,6 +32,8 @@ OP_FN void dequantize(const BlockQ5_K& block, float* out) {
   }
 }
 
+using PackedQ5_K = PackedK<BlockQ5_K, 5>;
+
 }  // namespace onepass::quant
 
 #endif  // ONEPASS_QUANT_Q5_K_H_

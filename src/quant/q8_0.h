@@ -2,7 +2,7 @@
 #ifndef ONEPASS_QUANT_Q8_0_H_
 #define ONEPASS_QUANT_Q8_0_H_
 
-#include "ops/shared/scalar.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -35,6 +35,26 @@ OP_FN void quantize(const float* x, BlockQ8_0& block) {
     block.qs[i] = static_cast<std::int8_t>(t < 0.0f ? t - 0.5f : t + 0.5f);
   }
 }
+
+// Bytes are the number + 128.
+struct PackedQ8_0 {
+  using Family = SymmetricFamily<8, 128>;
+  using Block = BlockQ8_0;
+  static constexpr std::size_t elements = 32, scales = 0, numbers = 32, bytes = 32 + 512;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &block.d, 2);
+    for (std::size_t k = 0; k < 32; ++k) {
+      r16::at(dst, numbers)[r16::place8(r, k)] = static_cast<std::uint8_t>(block.qs[k] + 128);
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float d = r16::f16_at(src, scales, r);
+    for (std::size_t k = 0; k < 32; ++k) {
+      out[k] = static_cast<float>(r16::at(src, numbers)[r16::place8(r, k)] - 128) * d;
+    }
+  }
+};
 
 }  // namespace onepass::quant
 

@@ -1,4 +1,4 @@
-// Weights packed for GPUs: groups of 16 rows, and inside a group one plane after the other, each
+// Layout s16, for GPUs: groups of 16 rows, and inside a group one plane after the other, each
 // [16 rows][bytes of that plane per row]. Lanes of a warp read consecutive 16-byte pieces of a row.
 //
 //   float w[32];
@@ -20,7 +20,13 @@
 #ifndef ONEPASS_QUANT_SPLIT_H_
 #define ONEPASS_QUANT_SPLIT_H_
 
-#include "ops/shared/scalar.h"
+#include <cstring>
+
+#include "quant/affine.h"
+#include "quant/q4_0.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
 
 namespace onepass::quant {
 
@@ -29,16 +35,22 @@ struct SplitLayout {
   static OP_FN std::uint32_t u16(const std::uint8_t* p) {
     return static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8;
   }
+  static void put4(std::uint8_t* bytes, std::size_t e, int q) {
+    std::uint8_t& byte = bytes[e % 16];
+    byte = static_cast<std::uint8_t>(byte | q << (e < 16 ? 0 : 4));
+  }
   // Value e of 32 from 16 bytes.
   static OP_FN int nibble(const std::uint8_t* p, std::uint32_t e) {
     return p[e % 16] >> (e < 16 ? 0 : 4) & 15;
   }
 };
 
-// Each: offsets in bytes from the start of the group to the planes of row r, and get(), which gives
-// values 32 b .. 32 b + 31 of the row: the bits of dequantize() of the native block.
+// Each: offsets in bytes from the start of the group to the planes of row r; get(), which gives
+// values 32 b .. 32 b + 31 of the row: the bits of dequantize() of the native block; and put(),
+// which moves native block b of row r into a group whose bytes are zero.
 
 struct SplitQ8_0 : SplitLayout {
+  using Block = BlockQ8_0;
   static constexpr std::uint32_t elements = 32, bytes = 34;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) { return r * k; }
   static OP_FN std::uint64_t scales(std::uint64_t k, std::uint64_t r) {
@@ -52,9 +64,15 @@ struct SplitQ8_0 : SplitLayout {
       out[e] = static_cast<float>(static_cast<std::int8_t>(q[e])) * d;
     }
   }
+  static void put(const Block& block, std::uint64_t k, std::uint64_t r, std::uint64_t b,
+                  std::uint8_t* group) {
+    std::memcpy(group + numbers(k, r) + 32 * b, block.qs, 32);
+    std::memcpy(group + scales(k, r) + 2 * b, &block.d, 2);
+  }
 };
 
 struct SplitQ4_0 : SplitLayout {
+  using Block = BlockQ4_0;
   static constexpr std::uint32_t elements = 32, bytes = 18;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) { return r * (k / 2); }
   static OP_FN std::uint64_t scales(std::uint64_t k, std::uint64_t r) {
@@ -66,10 +84,16 @@ struct SplitQ4_0 : SplitLayout {
     const float d = ops::op_f16_to_f32(u16(group + scales(k, r) + 2 * b));
     for (std::uint32_t e = 0; e < 32; ++e) out[e] = static_cast<float>(nibble(q, e) - 8) * d;
   }
+  static void put(const Block& block, std::uint64_t k, std::uint64_t r, std::uint64_t b,
+                  std::uint8_t* group) {
+    std::memcpy(group + numbers(k, r) + 16 * b, block.qs, 16);
+    std::memcpy(group + scales(k, r) + 2 * b, &block.d, 2);
+  }
 };
 
-template <bool FifthBit>
+template <class BlockT, bool FifthBit>
 struct SplitK : SplitLayout {
+  using Block = BlockT;
   static constexpr std::uint32_t elements = 256, bytes = FifthBit ? 180 : 148;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) { return r * (k / 2); }
   static OP_FN std::uint64_t scales(std::uint64_t k, std::uint64_t r) {
@@ -93,11 +117,30 @@ struct SplitK : SplitLayout {
       out[e] = scale * static_cast<float>(number) - minimum;
     }
   }
+  static void put(const Block& block, std::uint64_t k, std::uint64_t r, std::uint64_t b,
+                  std::uint8_t* group) {
+    std::memcpy(group + d(k, r) + 4 * b, &block.d, 2);
+    std::memcpy(group + d(k, r) + 4 * b + 2, &block.dmin, 2);
+    for (int j = 0; j < 8; ++j) {
+      const std::uint64_t sub = 8 * b + static_cast<std::uint64_t>(j);
+      group[scales(k, r) + 2 * sub] = static_cast<std::uint8_t>(scale_of(block.scales, j));
+      group[scales(k, r) + 2 * sub + 1] = static_cast<std::uint8_t>(minimum_of(block.scales, j));
+      for (std::size_t e = 0; e < 32; ++e) {
+        const int q = number_of(block, 32 * j + static_cast<int>(e));
+        put4(group + numbers(k, r) + 16 * sub, e, q & 15);
+        if constexpr (FifthBit) {
+          std::uint8_t& high_byte = group[high(k, r) + 4 * sub + e % 4];
+          high_byte = static_cast<std::uint8_t>(high_byte | q >> 4 << e / 4);
+        }
+      }
+    }
+  }
 };
-using SplitQ4_K = SplitK<false>;
-using SplitQ5_K = SplitK<true>;
+using SplitQ4_K = SplitK<BlockQ4_K, false>;
+using SplitQ5_K = SplitK<BlockQ5_K, true>;
 
 struct SplitQ6_K : SplitLayout {
+  using Block = BlockQ6_K;
   static constexpr std::uint32_t elements = 256, bytes = 210;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) { return r * (k / 2); }
   static OP_FN std::uint64_t high(std::uint64_t k, std::uint64_t r) { return 8 * k + r * (k / 4); }
@@ -119,10 +162,24 @@ struct SplitQ6_K : SplitLayout {
       out[e] = sub * static_cast<float>((nibble(q, e) | upper(h, e) << 4) - 32);
     }
   }
+  static void put(const Block& block, std::uint64_t k, std::uint64_t r, std::uint64_t b,
+                  std::uint8_t* group) {
+    std::memcpy(group + d(k, r) + 2 * b, &block.d, 2);
+    std::memcpy(group + scales(k, r) + 16 * b, block.scales, 16);
+    for (std::size_t e = 0; e < 256; ++e) {
+      const std::uint64_t sub = 8 * b + e / 32, v = e % 32;
+      const int q = number_of(block, static_cast<int>(e));
+      put4(group + numbers(k, r) + 16 * sub, v, q & 15);
+      std::uint8_t& high_byte = group[high(k, r) + 8 * sub + v / 16 * 4 + v % 4];
+      high_byte = static_cast<std::uint8_t>(high_byte | q >> 4 << 2 * (v % 16 / 4));
+    }
+  }
 };
 
-template <int Bits, float (*ToFloat)(ops::op_u32)>
+template <int Bits, class HalfT>
 struct SplitAffine : SplitLayout {
+  using Half = HalfT;
+  static constexpr int bits = Bits;
   static constexpr std::uint32_t elements = 64, bytes = 8 * Bits + 4;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) {
     return r * (k * Bits / 8);
@@ -134,28 +191,31 @@ struct SplitAffine : SplitLayout {
                         std::uint64_t b, float* out) {
     const std::uint8_t* q = group + numbers(k, r) + 4 * Bits * b;
     const std::uint8_t* s = group + scales(k, r) + b / 2 * 4;
-    const float scale = ToFloat(u16(s)), bias = ToFloat(u16(s + 2));
+    const float scale = Half::value(u16(s)), bias = Half::value(u16(s + 2));
     for (std::uint32_t e = 0; e < 32; ++e) {
       const int number = Bits == 4 ? nibble(q, e) : static_cast<std::int8_t>(q[e]) + 128;
       out[e] = static_cast<float>(number) * scale + bias;
     }
   }
+  // stream: 8 Bits bytes of the row's bits for group b of 64 values
+  static void put(const std::uint8_t* stream, std::uint16_t scale, std::uint16_t bias,
+                  std::uint64_t k, std::uint64_t r, std::uint64_t b, std::uint8_t* group) {
+    std::uint8_t* to = group + numbers(k, r) + 8 * Bits * b;
+    for (std::uint32_t e = 0; e < 64; ++e) {
+      if constexpr (Bits == 4) {
+        put4(to + e / 32 * 16, e % 32, stream[e / 2] >> 4 * (e % 2) & 15);
+      } else {
+        to[e] = static_cast<std::uint8_t>(stream[e] ^ 0x80);
+      }
+    }
+    std::memcpy(group + scales(k, r) + 4 * b, &scale, 2);
+    std::memcpy(group + scales(k, r) + 4 * b + 2, &bias, 2);
+  }
 };
-using SplitA4F16 = SplitAffine<4, ops::op_f16_to_f32>;
-using SplitA4BF16 = SplitAffine<4, ops::op_bf16_to_f32>;
-using SplitA8F16 = SplitAffine<8, ops::op_f16_to_f32>;
-using SplitA8BF16 = SplitAffine<8, ops::op_bf16_to_f32>;
-
-#define ONEPASS_SPLIT_FORMATS(X) \
-  X(q4_0_s16, SplitQ4_0)         \
-  X(q8_0_s16, SplitQ8_0)         \
-  X(q4_k_s16, SplitQ4_K)         \
-  X(q5_k_s16, SplitQ5_K)         \
-  X(q6_k_s16, SplitQ6_K)         \
-  X(a4_f16_s16, SplitA4F16)      \
-  X(a4_bf16_s16, SplitA4BF16)    \
-  X(a8_f16_s16, SplitA8F16)      \
-  X(a8_bf16_s16, SplitA8BF16)
+using SplitA4F16 = SplitAffine<4, F16Bits>;
+using SplitA4BF16 = SplitAffine<4, BF16Bits>;
+using SplitA8F16 = SplitAffine<8, F16Bits>;
+using SplitA8BF16 = SplitAffine<8, BF16Bits>;
 
 template <class Form>
 OP_FN std::uint64_t split_group_bytes(std::uint64_t k) {

@@ -721,13 +721,12 @@ TEST(CudaSession, OpsBecomeTheirKernelsWithTheirEdges) {
     EXPECT_EQ(graph.programmatic, graph.edges)
         << "nothing writes the weights, which are read early";
     EXPECT_EQ(graph.nodes[1].params.gridDimX, 2u);
-    EXPECT_EQ(graph.nodes[1].args.values[ops::matmul_n], 64u);
     EXPECT_EQ(graph.nodes[1].args.views[0], graph.nodes[0].args.views[2]);
     EXPECT_EQ(graph.nodes[2].args.views[1], graph.nodes[1].args.views[2]);
     ops::MatmulParams params;
     std::memcpy(&params, graph.nodes[1].args.params, sizeof params);
     EXPECT_EQ(params.m, 1u);
-    EXPECT_EQ(params.n, 64u);
+    EXPECT_EQ(params.n0, 64u);
     EXPECT_EQ(params.k, 64u);
   }
   EXPECT_EQ(fake.live(), 0u);

@@ -292,7 +292,7 @@ class PlanTest(CliCase):
         self.assertEqual(self.text("plan", "diff", a, a, "--exit-code"), "the plans are the same\n")
         text = self.text("plan", "diff", a, b)
         self.assertIn("dispatches", text)
-        self.assertRegex(text, r"(?m)^- +\d+  level \d+ +matmul_glu")
+        self.assertRegex(text, r"(?m)^- +\d+  level \d+ +matmul_q8_0_\S*\+gate")
         self.assertRegex(text, r"(?m)^\+ +\d+  level \d+ +")
         self.ok("plan", "diff", a, b, "--exit-code", code=1)
         data = self.json("plan", "diff", a, b, "--json")

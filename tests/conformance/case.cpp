@@ -2,23 +2,22 @@
 
 namespace onepass::conformance {
 
-const std::vector<DType>& weight_formats() {
-  static const std::vector<DType> formats = [] {
-    std::vector<DType> list;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(DType::count_); ++i) {
-      const auto type = static_cast<DType>(i);
-      const bool integers = type == DType::u8 || type == DType::u16 || type == DType::u32 ||
-                            type == DType::i32 || type == DType::q8a;
-      if (!integers) list.push_back(type);
-    }
+const std::vector<Format>& weight_formats() {
+  static const std::vector<Format> all = [] {
+    std::vector<Format> list;
+#define FORMAT(name, ggml_id, elements, bytes) \
+  if ((ggml_id) >= 0 && DType::name != DType::i32) list.push_back(formats::name);
+#include "onepass/tables/formats.def"
+#define LAYOUT(type, layout, elements, bytes, Form) list.push_back(formats::type##_##layout);
+#include "onepass/tables/formats.def"
     return list;
   }();
-  return formats;
+  return all;
 }
 
-bool takes_q8a(DType format) {
-  return is_packed(format) && format != DType::f32_r16 && format != DType::f16_r16 &&
-         format != DType::bf16_r16;
+bool takes_q8a(Format format) {
+  return is_packed(format) && format != formats::f32_r16 && format != formats::f16_r16 &&
+         format != formats::bf16_r16;
 }
 
 Bytes step_bytes(const std::vector<StepRow>& rows, const std::vector<StepSlot>& slots,

@@ -28,7 +28,7 @@ enum class Role { in, out, in_out };
 // Memory of its own with a red zone before and behind the view.
 struct Operand {
   Role role = Role::in;
-  DType dtype = DType::f32;
+  Format dtype;
   Shape shape;
   Bytes bytes{};                         // contents; of an output only the size counts
   std::size_t offset = 0;                // of the view behind the red zone
@@ -72,14 +72,15 @@ struct Case {
   std::string family;
   std::string name;
   Op op;
-  DType format;
+  Format format;
   // More than 1: prepare(row) makes the case of this row alone; its outputs are the row's bits.
   std::uint32_t rows = 1;
   // Not 0: the kernel is reached by fusing; recorded there are this many dispatches and one to
   // quantize x where the kernel wants that. Direct, the separate ones must give the same bits.
   std::uint32_t fused = 0;
   std::function<Prepared(std::optional<std::uint32_t> row)> prepare;
-  bool close = false;  // fused by a row that is not exact, so in plans only
+  bool close = false;      // fused by a row that is not exact, so in plans only
+  std::uint32_t form = 0;  // of the fused dispatch
 };
 
 enum class Set { ci, full };
@@ -96,10 +97,10 @@ inline Operand row_of(Operand o, std::uint32_t r) {
   return o;
 }
 
-inline Operand input(DType type, Shape shape, Bytes bytes, std::size_t offset = 0) {
+inline Operand input(Format type, Shape shape, Bytes bytes, std::size_t offset = 0) {
   return Operand{Role::in, type, shape, std::move(bytes), offset};
 }
-inline Operand output(DType type, Shape shape, std::size_t offset = 0) {
+inline Operand output(Format type, Shape shape, std::size_t offset = 0) {
   return Operand{Role::out, type, shape, Bytes(storage_bytes(type, shape).value_or(0)), offset};
 }
 inline Operand in_place(const std::vector<Operand>& operands, std::size_t of) {
@@ -141,9 +142,9 @@ void draw(std::vector<Case>& cases, std::string_view seed, std::size_t count, co
 }
 
 // Starts of views, in bytes: elements or blocks of the type are aligned there, nothing more.
-inline std::size_t odd_offset(DType type, std::size_t variant) {
+inline std::size_t odd_offset(Format type, std::size_t variant) {
   constexpr std::size_t steps[] = {0, 1, 3, 16, 37};
-  return steps[variant % 5] * (is_block_format(type) ? 2 : info(type).block_bytes);
+  return steps[variant % 5] * (info(type).block_elements > 1 ? 2 : info(type).block_bytes);
 }
 
 inline const std::vector<DType>& float_types() {
@@ -152,9 +153,9 @@ inline const std::vector<DType>& float_types() {
 }
 
 // Every format of weights.
-const std::vector<DType>& weight_formats();
+const std::vector<Format>& weight_formats();
 // Formats whose kernels take x as q8a on the CPU.
-bool takes_q8a(DType format);
+bool takes_q8a(Format format);
 
 // Bytes of a StepState.
 Bytes step_bytes(const std::vector<StepRow>& rows, const std::vector<StepSlot>& slots,

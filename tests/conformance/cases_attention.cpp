@@ -1,6 +1,7 @@
 #include "conformance/attend.h"
 #include "conformance/cache.h"
 #include "conformance/reference.h"
+#include "ops/shared/forms.h"
 
 namespace onepass::conformance {
 namespace {
@@ -163,8 +164,9 @@ Case attention_case(const AttentionCase& c) {
   };
   // Without causality and step a row alone would see fewer keys.
   const std::uint32_t rows = !c.alone ? 1 : c.step ? c.n_rows : c.causal ? c.rows : 1;
-  return Case{"attention", text,   c.quantized ? Op::attention_q : Op::attention, c.k_type, rows,
-              0,           prepare};
+  Case made{"attention", text, Op::attention, c.k_type, rows, 0, prepare};
+  made.form = c.quantized ? ops::form_quantized : 0;
+  return made;
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ Case decode_case(const DecodeCase& c) {
     };
     return p;
   };
-  return Case{"decode", text, Op::rope_attention_q, DType::f16, 1, 1, prepare, true};
+  return Case{"decode", text, Op::rope_attention, DType::f16, 1, 1, prepare, true};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Kernels that only fusing reaches: their separate ops, recorded.
 #include "conformance/cache.h"
 #include "conformance/reference.h"
+#include "ops/shared/forms.h"
 #include "support/float64.h"
 
 namespace onepass::conformance {
@@ -14,22 +15,35 @@ constexpr Form forms[] = {Form::bias, Form::add,  Form::bias_add, Form::two,   F
 constexpr const char* form_names[] = {"bias", "add",  "bias add", "two",     "three",
                                       "silu", "gelu", "gelu_erf", "silu q8a"};
 
-Op op_of(Form form) {
+// The form of the fused matmul, and what its cases are called.
+std::uint32_t form_bits(Form form) {
+  using namespace ops;
   switch (form) {
     case Form::bias:
-      return Op::matmul_bias;
+      return form_bias;
     case Form::add:
-      return Op::matmul_add;
+      return form_residual;
     case Form::bias_add:
-      return Op::matmul_bias_add;
+      return form_bias | form_residual;
     case Form::two:
+      return form_parts;
     case Form::three:
-      return Op::matmul_3;
+      return form_parts | form_bias;
     case Form::silu_q:
-      return Op::matmul_glu_q;
+      return form_parts | form_product | form_quantized;
     default:
-      return Op::matmul_glu;
+      return form_parts | form_product;
   }
+}
+const char* case_name(Form form) {
+  constexpr const char* names[] = {"matmul_bias", "matmul_add", "matmul_bias_add",
+                                   "matmul_3",    "matmul_3",   "matmul_glu",
+                                   "matmul_glu",  "matmul_glu", "matmul_glu_q"};
+  return names[static_cast<std::size_t>(form)];
+}
+Case with_form(Case c, std::uint32_t form) {
+  c.form = form;
+  return c;
 }
 
 // The gate's activation and its error for a gate off by e.
@@ -53,7 +67,7 @@ Activation activate(Form form, double x, double e) {
 
 struct MatmulForm {
   Form form;
-  DType format;
+  Format format;
   std::uint32_t m, n, k;
   bool in_place;  // the sum in place of what is added
   std::size_t variant;
@@ -77,9 +91,9 @@ std::vector<Expect> products(const MatmulForm& c, const Doubles& x, const std::v
 // The expectation is for x as the kernel takes it: quantized by the reference where it is.
 Case matmul_form(const MatmulForm& c) {
   const std::string text =
-      label(info(op_of(c.form)).name, " ", name(c.format), " ",
-            form_names[static_cast<int>(c.form)], " m", c.m, " n", c.n, " k", c.k,
-            c.in_place ? " in place" : "", " view+", odd_offset(c.format, c.variant));
+      label(case_name(c.form), " ", name(c.format), " ", form_names[static_cast<int>(c.form)], " m",
+            c.m, " n", c.n, " k", c.k, c.in_place ? " in place" : "", " view+",
+            odd_offset(c.format, c.variant));
   const auto prepare = [=](std::optional<std::uint32_t> row) {
     Random random(text);
     const bool has_bias = c.form == Form::bias || c.form == Form::bias_add;
@@ -164,14 +178,13 @@ Case matmul_form(const MatmulForm& c) {
     };
     return row ? take_row(p, *row, per_row) : p;
   };
-  return Case{"fused", text, op_of(c.form), c.format, c.m, 1, prepare};
+  return with_form({"fused", text, Op::matmul, c.format, c.m, 1, prepare}, form_bits(c.form));
 }
 
 // rms_norm [of a sum that is kept], stored as q8a.
 Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t variant) {
-  const Op op = sum ? Op::add_rms_norm_q : Op::rms_norm_q;
-  const std::string text =
-      label(info(op).name, " rows", rows, " dim", dim, " view+", odd_offset(DType::f32, variant));
+  const std::string text = label(sum ? "add_rms_norm_q" : "rms_norm_q", " rows", rows, " dim", dim,
+                                 " view+", odd_offset(DType::f32, variant));
   const auto prepare = [=](std::optional<std::uint32_t> row) {
     Random random(text);
     const Shape shape{rows, dim};
@@ -212,12 +225,13 @@ Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t va
     };
     return row ? take_row(p, *row, per_row) : p;
   };
-  return Case{"fused", text, op, DType::f32, rows, 1, prepare};
+  return with_form({"fused", text, Op::rms_norm, DType::f32, rows, 1, prepare},
+                   ops::form_quantized | (sum ? ops::form_sum : 0));
 }
 
 struct NormMatmul {
   Form form;  // add: one product; two; three: with a bias for the second; silu_q
-  DType format;
+  Format format;
   std::uint32_t n, k;
   std::size_t variant;
 };
@@ -225,10 +239,11 @@ struct NormMatmul {
 // The expectation is for what the kernel computes: x times the norm's weight quantized, the norm's
 // factor times the products.
 Case norm_matmul_case(const NormMatmul& c) {
-  const Op op = c.form == Form::silu_q ? Op::norm_matmul_glu_q
-                : c.form == Form::add  ? Op::norm_matmul
-                                       : Op::norm_matmul_3;
-  const std::string text = label(info(op).name, " ", name(c.format), " ",
+  const std::uint32_t form = ops::form_normed | (c.form == Form::add ? 0 : form_bits(c.form));
+  const char* op = c.form == Form::silu_q ? "norm_matmul_glu_q"
+                   : c.form == Form::add  ? "norm_matmul"
+                                          : "norm_matmul_3";
+  const std::string text = label(op, " ", name(c.format), " ",
                                  c.form == Form::add ? "one" : form_names[static_cast<int>(c.form)],
                                  " n", c.n, " k", c.k, " view+", 16 * c.variant);
   const auto prepare = [=](std::optional<std::uint32_t>) {
@@ -312,7 +327,7 @@ Case norm_matmul_case(const NormMatmul& c) {
     };
     return p;
   };
-  return Case{"fused", text, op, c.format, 1, 1, prepare, true};
+  return with_form({"fused", text, Op::matmul, c.format, 1, 1, prepare, true}, form);
 }
 
 struct RopeStoreCase {
@@ -456,7 +471,7 @@ Case rope_store_case(const RopeStoreCase& c) {
 
 void add_fused(Set set, std::vector<Case>& cases) {
   const std::size_t times = set == Set::full ? 6 : 1;
-  const std::vector<DType>& formats = weight_formats();
+  const std::vector<Format>& formats = weight_formats();
   draw(cases, "matmul forms", 2 * std::size(forms) * formats.size() * times,
        [&](Random& r, std::size_t i) {
          MatmulForm c{};
@@ -467,7 +482,7 @@ void add_fused(Set set, std::vector<Case>& cases) {
          c.n = c.form == Form::silu_q ? 32 * r.pick<std::uint32_t>({1, 2, 3})
                                       : r.pick<std::uint32_t>({1, 17, 33, 64});
          c.k = info(c.format).block_elements * r.pick<std::uint32_t>({1, 2});
-         if (!is_block_format(c.format)) c.k = r.pick<std::uint32_t>({33, 100, 256});
+         if (info(c.format).block_elements == 1) c.k = r.pick<std::uint32_t>({33, 100, 256});
          c.in_place = r.below(2) == 0;
          c.variant = r.below(5);
          return matmul_form(c);
@@ -478,9 +493,9 @@ void add_fused(Set set, std::vector<Case>& cases) {
     const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
     return norm_q_case(i % 2 == 0, rows, dim, variant);
   });
-  std::vector<DType> split;
-  for (const DType format : formats) {
-    if (std::string_view(name(format)).ends_with("_s16")) split.push_back(format);
+  std::vector<Format> split;
+  for (const Format format : formats) {
+    if (format.layout == Layout::s16) split.push_back(format);
   }
   draw(cases, "norm matmul", 12 * split.size() * times, [&](Random& r, std::size_t i) {
     constexpr Form of[] = {Form::add, Form::two, Form::three, Form::silu_q};

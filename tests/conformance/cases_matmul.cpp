@@ -26,7 +26,7 @@ Expect product(std::size_t operand, const Doubles& x, const Doubles& w, const Do
 }
 
 // q8a: x comes quantized.
-Case matmul_case(DType format, std::uint32_t m, std::uint32_t n, std::uint32_t k,
+Case matmul_case(Format format, std::uint32_t m, std::uint32_t n, std::uint32_t k,
                  std::size_t variant, bool q8a = false) {
   const std::size_t offset = odd_offset(format, variant);
   const std::string text = label("matmul ", name(format), q8a ? " q8a" : "", " m", m, " n", n, " k",
@@ -85,7 +85,7 @@ Case affine_case(DType scales, std::uint32_t bits, std::uint32_t group, std::uin
 }
 
 // pairs: x has a row for each expert of a token.
-Case id_case(DType format, std::uint32_t tokens, std::uint32_t used, std::uint32_t experts,
+Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint32_t experts,
              std::uint32_t n, std::uint32_t k, std::size_t variant, bool pairs) {
   const std::size_t offset = odd_offset(format, variant);
   const std::string text =
@@ -140,12 +140,12 @@ Case id_case(DType format, std::uint32_t tokens, std::uint32_t used, std::uint32
   return Case{"moe", text, Op::matmul_id, format, tokens, 0, prepare};
 }
 
-std::vector<std::uint32_t> widths_of(DType format, Set set) {
+std::vector<std::uint32_t> widths_of(Format format, Set set) {
   if (info(format).block_elements == 256) {
     if (set == Set::full) return {256, 512, 768, 1280};
     return {256, 768};
   }
-  if (!is_block_format(format)) {
+  if (info(format).block_elements == 1) {
     if (set == Set::full) return {1, 32, 100, 257, 544};
     return {33, 256};
   }
@@ -159,7 +159,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
   const bool full = set == Set::full;
   std::vector<std::uint32_t> rows{1, 2, 7, 33}, outputs{1, 17, 33, 51};
   if (full) rows = {1, 2, 3, 4, 5, 7, 8, 16, 33}, outputs = {1, 3, 16, 17, 33, 63, 81, 129};
-  for (const DType format : weight_formats()) {
+  for (const Format format : weight_formats()) {
     for (const std::uint32_t m : rows) {
       for (const std::uint32_t n : outputs) {
         std::size_t variant = m + n;
@@ -183,7 +183,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
     return affine_case(float_types()[i % 3], bits, group, m, n, k, variant);
   });
   draw(cases, "id", full ? 3400 : 540, [](Random& r, std::size_t i) {
-    const DType format = weight_formats()[i % weight_formats().size()];
+    const Format format = weight_formats()[i % weight_formats().size()];
     const std::uint32_t experts = r.pick<std::uint32_t>({1, 2, 5, 8});
     const bool pairs = r.below(2) == 0;
     const std::uint32_t variant = r.below(5);

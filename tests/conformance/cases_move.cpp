@@ -3,7 +3,7 @@
 namespace onepass::conformance {
 namespace {
 
-Bytes random_bytes(Random& random, DType type, const Shape& shape) {
+Bytes random_bytes(Random& random, Format type, const Shape& shape) {
   Bytes bytes(storage_bytes(type, shape).value_or(0));
   for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
   return bytes;
@@ -15,7 +15,7 @@ void move(const Bytes& from, std::size_t from_at, Bytes& to, std::size_t to_at, 
               to.begin() + static_cast<std::ptrdiff_t>(to_at));
 }
 
-Case exact_case(std::string text, Op op, DType type, std::function<Prepared(Random&)> make) {
+Case exact_case(std::string text, Op op, Format type, std::function<Prepared(Random&)> make) {
   const auto prepare = [text, make](std::optional<std::uint32_t>) {
     Random random(text);
     return make(random);
@@ -23,7 +23,7 @@ Case exact_case(std::string text, Op op, DType type, std::function<Prepared(Rand
   return Case{"move", text, op, type, 1, 0, prepare};
 }
 
-Case copy_case(DType type, std::uint32_t rows, std::uint32_t blocks, std::size_t variant) {
+Case copy_case(Format type, std::uint32_t rows, std::uint32_t blocks, std::size_t variant) {
   const Shape shape{rows, blocks * info(type).block_elements};
   const std::size_t offset = odd_offset(type, variant);
   return exact_case(
@@ -39,7 +39,7 @@ Case copy_case(DType type, std::uint32_t rows, std::uint32_t blocks, std::size_t
       });
 }
 
-Case gather_case(DType type, std::uint32_t rows, std::uint32_t blocks, std::uint32_t n,
+Case gather_case(Format type, std::uint32_t rows, std::uint32_t blocks, std::uint32_t n,
                  std::size_t variant) {
   const Shape shape{rows, blocks * info(type).block_elements};
   const std::size_t offset = odd_offset(type, variant);
@@ -173,13 +173,18 @@ Case concat_case(DType type, std::uint32_t rows, std::uint32_t a, std::uint32_t 
 }  // namespace
 
 void add_move(Set set, std::vector<Case>& cases) {
-  std::vector<DType> plain, unpacked;
-  for (std::size_t t = 0; t < static_cast<std::size_t>(DType::count_); ++t) {
-    const auto type = static_cast<DType>(t);
-    if (!is_block_format(type)) plain.push_back(type);
-    if (!is_packed(type)) unpacked.push_back(type);
-    cases.push_back(copy_case(type, 3, 1, 1));
-    cases.push_back(copy_case(type, 17, 3, 3));
+  const std::vector<Format> unpacked{
+#define FORMAT(name, ggml_id, elements, bytes) formats::name,
+#include "onepass/tables/formats.def"
+  };
+  std::vector<Format> all = unpacked;
+#define LAYOUT(type, layout, elements, bytes, Form) all.push_back(formats::type##_##layout);
+#include "onepass/tables/formats.def"
+  std::vector<DType> plain;
+  for (const Format format : all) {
+    if (info(format).block_elements == 1) plain.push_back(format.type);
+    cases.push_back(copy_case(format, 3, 1, 1));
+    cases.push_back(copy_case(format, 17, 3, 3));
   }
   const std::size_t times = set == Set::full ? 10 : 1;
   const std::vector<std::uint32_t> sizes{1, 2, 7, 16, 33};

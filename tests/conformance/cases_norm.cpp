@@ -1,5 +1,6 @@
 #include "conformance/case.h"
 #include "conformance/reference.h"
+#include "ops/shared/forms.h"
 
 namespace onepass::conformance {
 namespace {
@@ -17,9 +18,9 @@ struct NormCase {
 };
 
 Case norm_case(const NormCase& c) {
-  const Op op = c.mul ? Op::rms_norm_mul : c.weight ? Op::rms_norm : Op::rms_norm_no_scale;
-  std::string text = label(info(op).name, " ", name(c.type), " rows", c.rows, " dim", c.dim,
-                           " view+", odd_offset(c.type, c.variant));
+  const char* op = c.mul ? "rms_norm_mul" : c.weight ? "rms_norm" : "rms_norm_no_scale";
+  std::string text = label(op, " ", name(c.type), " rows", c.rows, " dim", c.dim, " view+",
+                           odd_offset(c.type, c.variant));
   if (c.weight) text += label(" weight ", name(*c.weight));
   if (c.eps != 1e-5f) text += " eps0";
   if (c.in_place) text += " in place";
@@ -61,7 +62,9 @@ Case norm_case(const NormCase& c) {
     const std::size_t per_row[] = {0, 2, 3};
     return row ? take_row(p, *row, per_row) : p;
   };
-  return Case{"norm", text, op, c.type, c.rows, c.mul ? 1u : 0u, prepare};
+  Case made{"norm", text, Op::rms_norm, c.type, c.rows, c.mul ? 1u : 0u, prepare};
+  made.form = c.mul ? ops::form_product : 0;
+  return made;
 }
 
 enum class Kind { l2_norm, layer_norm, add_rms_norm, norm_add };
@@ -114,10 +117,14 @@ void layer(const double* x, std::size_t dim, const double* w, const double* b, d
 }
 
 Case other_norm_case(const OtherNorm& c) {
-  constexpr Op op_of[] = {Op::l2_norm, Op::layer_norm, Op::add_rms_norm, Op::norm_add};
-  const Op op = op_of[static_cast<int>(c.kind)];
-  std::string text = label(info(op).name, " ", name(c.type), " rows", c.rows, " dim", c.dim,
-                           " view+", odd_offset(c.type, c.variant));
+  constexpr Op op_of[] = {Op::l2_norm, Op::layer_norm, Op::rms_norm, Op::rms_norm};
+  constexpr const char* names[] = {"l2_norm", "layer_norm", "add_rms_norm", "norm_add"};
+  constexpr std::uint32_t forms[] = {0, 0, ops::form_sum, ops::form_residual};
+  const auto kind = static_cast<std::size_t>(c.kind);
+  const Op op = op_of[kind];
+  const std::uint32_t form = forms[kind];
+  std::string text = label(names[kind], " ", name(c.type), " rows", c.rows, " dim", c.dim, " view+",
+                           odd_offset(c.type, c.variant));
   if (c.weight) text += label(" weight ", name(*c.weight));
   if (c.bias) text += " bias";
   if (c.sum_in_place) text += " sum in place";
@@ -200,7 +207,9 @@ Case other_norm_case(const OtherNorm& c) {
     if (c.kind == Kind::add_rms_norm) per_row.push_back(5);
     return row ? take_row(p, *row, per_row) : p;
   };
-  return Case{"norm", text, op, c.type, c.rows, 0, prepare};
+  Case made{"norm", text, op, c.type, c.rows, 0, prepare};
+  made.form = form;
+  return made;
 }
 
 struct SoftmaxCase {

@@ -34,7 +34,7 @@ double block_error(DType format) {
   }
 }
 
-Case quantize_case(DType format, std::uint32_t rows, std::uint32_t k, std::size_t variant) {
+Case quantize_case(Format format, std::uint32_t rows, std::uint32_t k, std::size_t variant) {
   const std::size_t offset = odd_offset(DType::f32, variant);
   const std::string text =
       label("quantize ", name(format), " rows", rows, " k", k, " view+", offset);
@@ -55,7 +55,7 @@ Case quantize_case(DType format, std::uint32_t rows, std::uint32_t k, std::size_
         double top = 0.0;
         for (std::size_t i = 0; i < block; ++i) top = std::max(top, std::abs(x.values[begin + i]));
         for (std::size_t i = 0; i < block; ++i)
-          e.bound[begin + i] = top * block_error(format) * 1.01;
+          e.bound[begin + i] = top * block_error(format.type) * 1.01;
       }
       return std::vector{e};
     };
@@ -65,7 +65,7 @@ Case quantize_case(DType format, std::uint32_t rows, std::uint32_t k, std::size_
   return Case{"quantize", text, Op::quantize, format, rows, 0, prepare};
 }
 
-Case dequantize_case(DType format, std::uint32_t rows, std::uint32_t k, std::size_t variant) {
+Case dequantize_case(Format format, std::uint32_t rows, std::uint32_t k, std::size_t variant) {
   const std::size_t offset = format == DType::q8a ? 8 : odd_offset(format, variant);
   const std::string text =
       label("dequantize ", name(format), " rows", rows, " k", k, " view+", offset);
@@ -98,22 +98,22 @@ Case dequantize_case(DType format, std::uint32_t rows, std::uint32_t k, std::siz
 }  // namespace
 
 void add_quantize(Set set, std::vector<Case>& cases) {
-  std::vector<DType> blocks{DType::q8a}, all{DType::q8a};
-  for (const DType format : weight_formats()) {
-    if (!is_block_format(format)) continue;
+  std::vector<Format> blocks{DType::q8a}, all{DType::q8a};
+  for (const Format format : weight_formats()) {
+    if (info(format).block_elements == 1) continue;
     all.push_back(format);
     if (!is_packed(format)) blocks.push_back(format);
   }
   const std::size_t times = set == Set::full ? 8 : 1;
   draw(cases, "quantize", 130 * times, [&](Random& r, std::size_t i) {
-    const DType format = blocks[i % blocks.size()];
+    const Format format = blocks[i % blocks.size()];
     const std::uint32_t variant = r.below(5);
     const std::uint32_t k = info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5});
     const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
     return quantize_case(format, rows, k, variant);
   });
   draw(cases, "dequantize", 130 * times, [&](Random& r, std::size_t i) {
-    const DType format = all[i % all.size()];
+    const Format format = all[i % all.size()];
     const std::uint32_t variant = r.below(5);
     const std::uint32_t k = info(format).block_elements * r.pick<std::uint32_t>({1, 2, 5});
     const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});

@@ -8,7 +8,7 @@ namespace onepass::conformance {
 namespace {
 
 struct EmbedCase {
-  DType format = DType::f32;
+  Format format;
   std::uint32_t rows = 1, vocab = 1, dim = 32, n_rows = 1;
   bool step = false;
   float scale = 1.0f;
@@ -28,7 +28,7 @@ Case embed_case(const EmbedCase& c) {
     Weights w;
     AffineWeights affine;
     if (c.bits != 0) {
-      affine = random_affine(random, c.format, c.vocab, c.dim, c.bits, c.group);
+      affine = random_affine(random, c.format.type, c.vocab, c.dim, c.bits, c.group);
       w.values = affine.values;
       w.magnitudes = affine.magnitudes;
     } else {
@@ -352,7 +352,7 @@ Case advance_case(std::uint32_t rows, std::uint32_t n_rows, std::uint32_t slots,
 }  // namespace
 
 void add_embed(Set set, std::vector<Case>& cases) {
-  static const std::vector<DType> formats = weight_formats();
+  static const std::vector<Format> formats = weight_formats();
   draw(cases, "embed", set == Set::full ? 1500 : 280, [](Random& r, std::size_t i) {
     EmbedCase c;
     c.format = formats[i % formats.size()];

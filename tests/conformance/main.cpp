@@ -48,12 +48,12 @@ std::vector<Case> subset_of(std::vector<Case> cases) {
   std::map<std::string, std::vector<Case>> groups{{"attention", {}}, {"fused", {}},  {"kv", {}},
                                                   {"matmul", {}},    {"moe", {}},    {"norm", {}},
                                                   {"rope", {}},      {"softmax", {}}};
-  std::set<std::pair<Op, DType>> seen;
+  std::set<std::tuple<Op, std::uint32_t, Format>> seen;
   std::vector<Case> subset;
   std::sort(cases.begin(), cases.end(),
             [](const Case& a, const Case& b) { return hash(a.name) < hash(b.name); });
   for (Case& c : cases) {
-    if (seen.insert({c.op, c.format}).second) {
+    if (seen.insert({c.op, c.form, c.format}).second) {
       subset.push_back(std::move(c));
     } else if (const auto group = groups.find(c.family); group != groups.end()) {
       group->second.push_back(std::move(c));

@@ -17,7 +17,7 @@ struct Weights {
 Weights random_weights(Random& random, DType format, std::size_t n_rows, std::size_t n_cols);
 // Weights of any format, packed ones by the library from rows of the native format; groups of
 // n_rows lie one behind the other.
-Weights any_weights(Random& random, DType format, std::size_t n_groups, std::size_t n_rows,
+Weights any_weights(Random& random, Format format, std::size_t n_groups, std::size_t n_rows,
                     std::size_t n_cols);
 // Decodes one block.
 void decode_block(DType format, const std::uint8_t* block, double* values, double* magnitudes);

@@ -163,56 +163,55 @@ Weights random_weights(Random& random, DType format, std::size_t n_rows, std::si
 
 namespace {
 
-// The format a packed one is made from; of affine weights the type of the scales.
-struct Native {
-  DType packed, type;
-  std::uint32_t bits;  // affine only
+// Of MLX affine weights: bits, and the type of their scales.
+struct Affine {
+  std::uint32_t bits = 0;
+  DType scales = DType::f32;
 };
-constexpr Native natives[] = {
-    {DType::f32_r16, DType::f32, 0},      {DType::f16_r16, DType::f16, 0},
-    {DType::bf16_r16, DType::bf16, 0},    {DType::q4_0_r16, DType::q4_0, 0},
-    {DType::q8_0_r16, DType::q8_0, 0},    {DType::q4_k_r16, DType::q4_k, 0},
-    {DType::q5_k_r16, DType::q5_k, 0},    {DType::q6_k_r16, DType::q6_k, 0},
-    {DType::a4_f16_r16, DType::f16, 4},   {DType::a4_bf16_r16, DType::bf16, 4},
-    {DType::a8_f16_r16, DType::f16, 8},   {DType::a8_bf16_r16, DType::bf16, 8},
-    {DType::q4_0_s16, DType::q4_0, 0},    {DType::q8_0_s16, DType::q8_0, 0},
-    {DType::q4_k_s16, DType::q4_k, 0},    {DType::q5_k_s16, DType::q5_k, 0},
-    {DType::q6_k_s16, DType::q6_k, 0},    {DType::a4_f16_s16, DType::f16, 4},
-    {DType::a4_bf16_s16, DType::bf16, 4}, {DType::a8_f16_s16, DType::f16, 8},
-    {DType::a8_bf16_s16, DType::bf16, 8},
-};
+Affine affine_of(DType type) {
+  switch (type) {
+    case DType::a4_f16:
+      return {4, DType::f16};
+    case DType::a4_bf16:
+      return {4, DType::bf16};
+    case DType::a8_f16:
+      return {8, DType::f16};
+    case DType::a8_bf16:
+      return {8, DType::bf16};
+    default:
+      return {};
+  }
+}
 
 void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 }  // namespace
 
-Weights any_weights(Random& random, DType format, std::size_t n_groups, std::size_t n_rows,
+Weights any_weights(Random& random, Format format, std::size_t n_groups, std::size_t n_rows,
                     std::size_t n_cols) {
-  if (!is_packed(format)) return random_weights(random, format, n_groups * n_rows, n_cols);
+  if (!is_packed(format)) return random_weights(random, format.type, n_groups * n_rows, n_cols);
   Weights all;
   for (std::size_t group = 0; group < n_groups; ++group) {
     Bytes packed(storage_bytes(format, n_rows, n_cols).value_or(0));
-    for (const Native& native : natives) {
-      if (native.packed != format) continue;
-      Status status;
-      if (native.bits != 0) {
-        const std::uint32_t group_size = random.below(2) == 0 || n_cols % 128 != 0 ? 64 : 128;
-        const AffineWeights w =
-            random_affine(random, native.type, n_rows, n_cols, native.bits, group_size);
-        status =
-            quant::pack_affine({w.stream, w.scales, w.biases, native.bits, group_size, native.type},
-                               format, n_rows, n_cols, packed);
-        append(all.values, w.values);
-        append(all.magnitudes, w.magnitudes);
-      } else {
-        const Weights w = random_weights(random, native.type, n_rows, n_cols);
-        status = quant::pack(native.type, format, n_rows, n_cols, w.bytes, packed);
-        append(all.values, w.values);
-        append(all.magnitudes, w.magnitudes);
-      }
-      // Weights that could not be packed fail every comparison.
-      if (!status) all.values.assign(all.values.size(), not_a_number);
+    const Affine affine = affine_of(format.type);
+    Status status;
+    if (affine.bits != 0) {
+      const std::uint32_t group_size = random.below(2) == 0 || n_cols % 128 != 0 ? 64 : 128;
+      const AffineWeights w =
+          random_affine(random, affine.scales, n_rows, n_cols, affine.bits, group_size);
+      status =
+          quant::pack_affine({w.stream, w.scales, w.biases, affine.bits, group_size, affine.scales},
+                             format, n_rows, n_cols, packed);
+      append(all.values, w.values);
+      append(all.magnitudes, w.magnitudes);
+    } else {
+      const Weights w = random_weights(random, format.type, n_rows, n_cols);
+      status = quant::pack(format, n_rows, n_cols, w.bytes, packed);
+      append(all.values, w.values);
+      append(all.magnitudes, w.magnitudes);
     }
+    // Weights that could not be packed fail every comparison.
+    if (!status) all.values.assign(all.values.size(), not_a_number);
     all.bytes.insert(all.bytes.end(), packed.begin(), packed.end());
   }
   return all;

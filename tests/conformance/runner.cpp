@@ -116,7 +116,7 @@ Result<Device> open_device(const std::string& name, const DeviceOptions& options
 
 // First byte of what element i is stored in.
 std::size_t byte_at(const Operand& o, std::size_t i) {
-  const DTypeInfo& t = info(o.dtype);
+  const FormatInfo& t = info(o.dtype);
   if (o.dtype != DType::q8a) return i / t.block_elements * t.block_bytes;
   const std::size_t row = o.shape.last();  // its numbers come first
   return i / row * (row / t.block_elements * t.block_bytes) + i % row;
@@ -161,11 +161,11 @@ Result<Target> Target::open(const TargetOptions& options) {
 }
 
 bool Target::supports(const Case& c) const {
-  return device_.state().find_row(c.op, c.format) != nullptr;
+  return device_.state().find_row(c.op, c.format, c.form) != nullptr;
 }
 
 bool Target::quantizes(const Case& c) const {
-  const KernelRow* row = device_.state().find_row(c.op, c.format);
+  const KernelRow* row = device_.state().find_row(c.op, c.format, c.form);
   return row != nullptr && row->input == DType::q8a;
 }
 
@@ -274,7 +274,7 @@ double check(const Prepared& p, const std::vector<Expect>& expected, const Outco
       }
       continue;
     }
-    const Doubles values = load_any(o.dtype, bytes, o.shape.last());
+    const Doubles values = load_any(o.dtype.type, bytes, o.shape.last());
     if (values.size() != e.want.size() || values.size() != e.bound.size()) {
       error = label(where(p, e.operand), ": ", values.size(), " values, expected ", e.want.size());
       return infinity;
@@ -311,8 +311,8 @@ std::string compare(const Prepared& p, const std::vector<Expect>& expected, cons
       continue;
     }
     const Operand& o = p.operands[e.operand];
-    const Doubles u = load_any(o.dtype, x, o.shape.last()),
-                  v = load_any(o.dtype, y, o.shape.last());
+    const Doubles u = load_any(o.dtype.type, x, o.shape.last()),
+                  v = load_any(o.dtype.type, y, o.shape.last());
     for (std::size_t i = 0; i < u.size(); ++i) {
       if (contains(e.untouched, byte_at(o, i)) || (std::isnan(u[i]) && std::isnan(v[i]))) continue;
       if (std::isnan(u[i]) && std::isnan(v[i])) continue;

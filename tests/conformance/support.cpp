@@ -1,10 +1,14 @@
 #include "conformance/support.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "backends/cpu/cpu.h"
 #include "conformance/runner.h"
 #include "core/features.h"
+#include "core/tables.h"
 #ifdef ONEPASS_TEST_CUDA
 #include "backends/cuda/cuda.h"
 #include "onepass/backends/cpu.h"
@@ -31,7 +35,7 @@ const char* set_of(const KernelRow& row) {
 }
 
 // The op refuses packed rows, although its kernels, which count bytes, have rows for every format.
-bool is_refused(Op op, DType format) { return op == Op::gather && is_packed(format); }
+bool is_refused(Op op, Format format) { return op == Op::gather && is_packed(format); }
 
 struct Column {
   std::string name;
@@ -39,10 +43,11 @@ struct Column {
   std::uint32_t features;
   bool is_cpu;
 
-  std::string cell(Op op, DType format) const {
+  std::string cell(Op op, Format format, std::uint32_t form) const {
     if (is_refused(op, format)) return "–";
     for (const KernelRow& row : rows) {
       if (row.op != op || row.format != format || (row.needs & ~features) != 0) continue;
+      if (!has_forms(row, form)) continue;
       return is_cpu ? set_of(row) : "yes";
     }
     return "–";
@@ -77,12 +82,31 @@ std::vector<Section> sections() {
   return list;
 }
 
-using Counts = std::map<std::pair<Op, DType>, std::size_t>;
+using Counts = std::map<std::tuple<Op, std::uint32_t, Format>, std::size_t>;  // form before format
 
 Counts counts_of(const std::vector<Case>& cases) {
   Counts counts;
-  for (const Case& c : cases) ++counts[{c.op, c.format}];
+  for (const Case& c : cases) ++counts[{c.op, c.form, c.format}];
   return counts;
+}
+
+// Every op as it is, and in the forms that there are cases of.
+std::set<std::pair<Op, std::uint32_t>> asked_for(const Counts& counts) {
+  std::set<std::pair<Op, std::uint32_t>> all;
+  for (std::uint16_t o = 0; o < static_cast<std::uint16_t>(Op::count_); ++o) {
+    all.insert({static_cast<Op>(o), 0});
+  }
+  for (const auto& [key, count] : counts) all.insert({std::get<0>(key), std::get<1>(key)});
+  return all;
+}
+
+std::vector<Format> all_formats() {
+  return {
+#define FORMAT(name, ggml_id, elements, bytes) formats::name,
+#include "onepass/tables/formats.def"
+#define LAYOUT(type, layout, elements, bytes, Form) formats::type##_##layout,
+#include "onepass/tables/formats.def"
+  };
 }
 
 std::string table(const Section& section, const Counts& counts) {
@@ -93,19 +117,17 @@ std::string table(const Section& section, const Counts& counts) {
     line += "---|";
   }
   text += "\n" + line + "\n";
-  for (std::uint16_t o = 0; o < static_cast<std::uint16_t>(Op::count_); ++o) {
-    const auto op = static_cast<Op>(o);
+  for (const auto& [op, form] : asked_for(counts)) {
     struct Row {
       std::string cells, formats;
       std::size_t cases = 0;
     };
     std::vector<Row> rows;  // formats with equal cells share one
-    for (std::uint8_t f = 0; f < static_cast<std::uint8_t>(DType::count_); ++f) {
-      const auto format = static_cast<DType>(f);
+    for (const Format format : all_formats()) {
       std::string cells;
       bool any = false;
       for (const Column& column : section.columns) {
-        const std::string cell = column.cell(op, format);
+        const std::string cell = column.cell(op, format, form);
         any = any || cell != "–";
         cells += " " + cell + " |";
       }
@@ -114,12 +136,13 @@ std::string table(const Section& section, const Counts& counts) {
           std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.cells == cells; });
       if (row == rows.end()) row = rows.insert(rows.end(), Row{cells, "", 0});
       row->formats += (row->formats.empty() ? "" : ", ") + std::string(name(format));
-      const auto count = counts.find({op, format});
+      const auto count = counts.find({op, form, format});
       row->cases += count == counts.end() ? 0 : count->second;
     }
+    const std::string forms = form_text(form);
     for (const Row& row : rows) {
-      text +=
-          label("| ", info(op).name, " | ", row.formats, " | ", row.cases, " |", row.cells, "\n");
+      text += label("| ", info(op).name, forms, " | ", row.formats, " | ", row.cases, " |",
+                    row.cells, "\n");
     }
   }
   return text;
@@ -155,7 +178,11 @@ std::vector<std::string> kernels_without_cases(const std::vector<Case>& ci_cases
   for (const Section& section : sections()) {
     for (const KernelRow& row : section.columns.back().rows) {
       if (is_refused(row.op, row.format)) continue;
-      if (counts.find({row.op, row.format}) == counts.end()) missing.push_back(row.name);
+      const bool any = std::any_of(counts.begin(), counts.end(), [&](const auto& entry) {
+        const auto& [op, form, format] = entry.first;
+        return op == row.op && format == row.format && has_forms(row, form);
+      });
+      if (!any) missing.push_back(row.name);
     }
   }
   return missing;

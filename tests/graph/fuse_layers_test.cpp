@@ -34,8 +34,8 @@ class Random {
 
 struct LayerKind {
   const char* name;
-  DType weights = DType::q4_0_r16;
-  DType value_weights = DType::count_;  // of v; count_: as the others
+  Format weights = formats::q4_0_r16;
+  Format value_weights = DType::count_;  // of v; count_: as the others
   bool bias = false, head_norms = false, post_norms = false, gelu = false;
   std::uint32_t dispatches = 8;  // per layer, at most
   std::uint32_t rows = 1;
@@ -62,7 +62,7 @@ class Layers {
       l.k_norm = norm(head_dim);
       l.q = weight(heads * head_dim, dim, kind.weights);
       l.k = weight(kv_heads * head_dim, dim, kind.weights);
-      const DType v = kind.value_weights == DType::count_ ? kind.weights : kind.value_weights;
+      const Format v = kind.value_weights == DType::count_ ? kind.weights : kind.value_weights;
       l.v = weight(kv_heads * head_dim, dim, v);
       l.o = weight(dim, heads * head_dim, kind.weights);
       l.gate = weight(ffn, dim, kind.weights);
@@ -181,7 +181,7 @@ class Layers {
     return sum;
   }
 
-  Tensor memory(DType type, const Shape& shape) {
+  Tensor memory(Format type, const Shape& shape) {
     Buffer b = device_.allocate(*storage_bytes(type, shape)).value();
     const Tensor t = b.tensor(type, shape);
     (shape.rank == 4 ? caches_ : buffers_).push_back(std::move(b));
@@ -207,16 +207,16 @@ class Layers {
     return out;
   }
 
-  Tensor weight(std::uint32_t n, std::uint32_t k, DType type) {
+  Tensor weight(std::uint32_t n, std::uint32_t k, Format type) {
     std::vector<float> values(std::size_t{n} * k);
     for (float& v : values) v = random_.next() * 1.7f / std::sqrt(static_cast<float>(k));
     DType native = DType::f32;
     std::vector<std::byte> bytes(values.size() * 4);
     std::memcpy(bytes.data(), values.data(), bytes.size());
-    if (type == DType::q4_0_r16 || type == DType::q4_0) {
+    if (type == formats::q4_0_r16 || type == DType::q4_0) {
       native = DType::q4_0;
       bytes = quantized<quant::BlockQ4_0>(values);
-    } else if (type == DType::q8_0_r16) {
+    } else if (type == formats::q8_0_r16) {
       native = DType::q8_0;
       bytes = quantized<quant::BlockQ8_0>(values);
     }
@@ -225,7 +225,7 @@ class Layers {
       EXPECT_TRUE(device_.write(t.view, bytes));
     } else {
       std::vector<std::byte> packed(t.view.bytes);
-      EXPECT_TRUE(quant::pack(native, type, n, k, bytes, packed));
+      EXPECT_TRUE(quant::pack(type, n, k, bytes, packed));
       EXPECT_TRUE(device_.write(t.view, packed));
     }
     return t;
@@ -267,22 +267,22 @@ TEST_P(FuseLayers, GiveTheBitsOfTheSeparateDispatches) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, FuseLayers,
-    ::testing::Values(LayerKind{.name = "llama_q4_0"},
-                      LayerKind{.name = "llama_q8_0", .weights = DType::q8_0_r16},
-                      LayerKind{.name = "llama_f32_packed", .weights = DType::f32_r16},
-                      LayerKind{.name = "llama_f32", .weights = DType::f32},
-                      LayerKind{.name = "llama_q4_0_as_in_files", .weights = DType::q4_0},
-                      LayerKind{
-                          .name = "llama_mixed", .value_weights = DType::q8_0_r16, .dispatches = 9},
-                      LayerKind{.name = "qwen2_bias", .bias = true},
-                      LayerKind{.name = "qwen3_head_norms", .head_norms = true},
-                      LayerKind{.name = "gemma_post_norms",
-                                .head_norms = true,
-                                .post_norms = true,
-                                .gelu = true,
-                                .dispatches = 10},
-                      LayerKind{.name = "llama_prefill", .rows = 4},
-                      LayerKind{.name = "llama_q8_0_cache", .kv = DType::q8_0}),
+    ::testing::Values(
+        LayerKind{.name = "llama_q4_0"},
+        LayerKind{.name = "llama_q8_0", .weights = formats::q8_0_r16},
+        LayerKind{.name = "llama_f32_packed", .weights = formats::f32_r16},
+        LayerKind{.name = "llama_f32", .weights = DType::f32},
+        LayerKind{.name = "llama_q4_0_as_in_files", .weights = DType::q4_0},
+        LayerKind{.name = "llama_mixed", .value_weights = formats::q8_0_r16, .dispatches = 9},
+        LayerKind{.name = "qwen2_bias", .bias = true},
+        LayerKind{.name = "qwen3_head_norms", .head_norms = true},
+        LayerKind{.name = "gemma_post_norms",
+                  .head_norms = true,
+                  .post_norms = true,
+                  .gelu = true,
+                  .dispatches = 10},
+        LayerKind{.name = "llama_prefill", .rows = 4},
+        LayerKind{.name = "llama_q8_0_cache", .kv = DType::q8_0}),
     [](const auto& p) { return std::string(p.param.name); });
 
 }  // namespace

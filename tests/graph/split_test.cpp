@@ -35,7 +35,7 @@ struct Bench {
   std::mt19937 rng{7};
   std::vector<Buffer> buffers;
 
-  Tensor fill(DType type, Shape shape, const std::vector<std::byte>& bytes) {
+  Tensor fill(Format type, Shape shape, const std::vector<std::byte>& bytes) {
     buffers.push_back(*device.allocate(bytes.size()));
     EXPECT_TRUE(device.write(buffers.back().view(), bytes));
     return tensor(buffers.back().view(), type, shape);
@@ -53,7 +53,7 @@ struct Bench {
     return fill(DType::u32, shape, {raw.begin(), raw.end()});
   }
   // Scales of blocks stay finite: every byte is below 0x38.
-  Tensor weights(DType type, Shape shape) {
+  Tensor weights(Format type, Shape shape) {
     if (type == DType::f32) return floats(shape);
     std::vector<std::byte> v(*storage_bytes(type, shape));
     for (std::byte& b : v) b = static_cast<std::byte>(rng() % 0x38);
@@ -103,7 +103,7 @@ void expect_same(const std::string& what, const Record& record) {
 }
 
 TEST(Split, ProductsOfLargeWeights) {
-  for (const DType type : {DType::f32, DType::q8_0, DType::q4_0_r16, DType::q6_k_r16}) {
+  for (const Format type : {formats::f32, formats::q8_0, formats::q4_0_r16, formats::q6_k_r16}) {
     for (const std::uint32_t m : {1u, 5u}) {
       // 200 rows: not a whole number of groups of 16.
       expect_same(std::string(name(type)) + ", m " + std::to_string(m), [&](Bench& b,
@@ -145,7 +145,7 @@ TEST(Split, AffineProducts) {
 }
 
 TEST(Split, ProductsOfExperts) {
-  for (const DType type : {DType::f32, DType::q4_0_r16}) {
+  for (const Format type : {formats::f32, formats::q4_0_r16}) {
     for (const std::uint32_t tokens : {1u, 9u}) {
       // One in nine ids names no expert.
       expect_same(std::string("experts ") + name(type) + ", " + std::to_string(tokens),
@@ -163,7 +163,7 @@ TEST(Split, ProductsOfExperts) {
 }
 
 TEST(Split, TablesOfTokens) {
-  for (const DType type : {DType::f32, DType::q8_0, DType::q4_0_r16}) {
+  for (const Format type : {formats::f32, formats::q8_0, formats::q4_0_r16}) {
     expect_same(std::string("embed ") + name(type), [&](Bench& b, GraphSession& s) {
       const Tensor out = b.out({7, 64});
       ops::embed(s, {.table = b.weights(type, {500, 64}),
@@ -221,9 +221,9 @@ TEST(Split, InASessionThatRunsAtOnce) {
       const GraphExecutor executor(b.device);
       GraphSession s = executor.begin();
       const Tensor out = b.out({4, 200});
-      ops::matmul(
-          s,
-          {.x = b.floats({4, 256}), .weight = b.weights(DType::q4_0_r16, {200, 256}), .out = out});
+      ops::matmul(s, {.x = b.floats({4, 256}),
+                      .weight = b.weights(formats::q4_0_r16, {200, 256}),
+                      .out = out});
       ASSERT_TRUE(s.finish());
       std::vector<float> got(out.shape.elements());
       ASSERT_TRUE(b.device.read_as<float>(out.view, got));

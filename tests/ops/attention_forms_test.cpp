@@ -284,7 +284,8 @@ TEST(AttentionQ, SameBitsAsAttentionThenQuantize) {
         KernelRun plain(Op::attention, k_type);
         plain.threads(threads).params(p).in(q).in(keys.k.bytes).in(keys.v.bytes);
         plain.none().none().in(sinks).out(q.size() * 4).run();
-        KernelRun fused(Op::attention_q, k_type);
+        p.form = ops::form_quantized;
+        KernelRun fused(Op::attention, k_type);
         fused.threads(threads).params(p).in(q).in(keys.k.bytes).in(keys.v.bytes);
         fused.none().none().in(sinks).out(q.size() / 32 * 40).run();
         EXPECT_EQ(fused.get<std::byte>(6), quantized(plain.get<std::byte>(6), s.heads * s.dim));

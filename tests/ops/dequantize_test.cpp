@@ -42,7 +42,7 @@ TEST(Dequantize, PackedMatrices) {
   for (DType native : packable_types) {
     const std::uint32_t rows = 37, cols = 512;  // the last group of rows is not full
     const NativeRows m = random_rows(native, rows, cols, 5);
-    KernelRun run(Op::dequantize, quant::packed_format(native).value());
+    KernelRun run(Op::dequantize, Format{native, Layout::r16});
     run.params(ops::QuantizeParams{rows, cols}).in(pack_matrix(native, rows, cols, m.bytes));
     run.out(m.values.size() * 4).run();
     EXPECT_EQ(run.get<float>(1), m.values) << name(native);
@@ -51,7 +51,7 @@ TEST(Dequantize, PackedMatrices) {
     for (DType type : {DType::f16, DType::bf16}) {
       const std::uint32_t rows = 18, cols = 128;
       const AffineMatrix m = random_affine(bits, 64, type, rows, cols, 6);
-      const DType packed = quant::packed_affine_format(bits, 64, type).value();
+      const Format packed{quant::affine_type(bits, 64, type).value(), Layout::r16};
       std::vector<std::byte> bytes(storage_bytes(packed, rows, cols).value());
       ASSERT_TRUE(quant::pack_affine(m.rows(), packed, rows, cols, bytes));
       KernelRun run(Op::dequantize, packed);

@@ -25,7 +25,7 @@ std::vector<StepRow> token_rows() {
   return rows;
 }
 
-void expect_embeds(DType type, std::uint32_t dim, const std::vector<std::byte>& table,
+void expect_embeds(Format type, std::uint32_t dim, const std::vector<std::byte>& table,
                    const std::vector<float>& values) {
   for (float scale : {1.0f, 7.3f}) {
     std::vector<float> want = expected(values, dim, scale);
@@ -60,7 +60,7 @@ TEST(Embed, EveryFormatAndTokenSource) {
 
 TEST(Embed, PackedRows) {
   for (DType native : packable_types) {
-    const DType packed = quant::packed_format(native).value();
+    const Format packed{native, Layout::r16};
     const std::uint32_t dim = info(packed).block_elements == 256 ? 512 : 96;
     const NativeRows m = random_rows(native, vocab, dim, 12);
     expect_embeds(packed, dim, pack_matrix(native, vocab, dim, m.bytes), m.values);
@@ -72,7 +72,7 @@ TEST(Embed, PackedAffineRows) {
     for (DType type : {DType::f16, DType::bf16}) {
       const std::uint32_t dim = 192;
       const AffineMatrix m = random_affine(bits, 64, type, vocab, dim, 3);
-      const DType packed = quant::packed_affine_format(bits, 64, type).value();
+      const Format packed{quant::affine_type(bits, 64, type).value(), Layout::r16};
       std::vector<std::byte> bytes(storage_bytes(packed, vocab, dim).value());
       ASSERT_TRUE(quant::pack_affine(m.rows(), packed, vocab, dim, bytes));
       expect_embeds(packed, dim, bytes, m.values);

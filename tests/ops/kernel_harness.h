@@ -39,22 +39,27 @@
 namespace onepass::test {
 
 // The rows a machine with these features can run, best first.
-inline std::vector<const KernelRow*> find_rows(Op op, DType format,
+inline std::vector<const KernelRow*> find_rows(const Dispatch& d,
                                                std::uint32_t features = cpu_features()) {
   std::vector<const KernelRow*> rows;
   for (const KernelRow& row : cpu_kernel_rows()) {
-    if (row.op == op && row.format == format && (row.needs & ~features) == 0) rows.push_back(&row);
+    if (row.op != d.op || row.format != d.format || (row.needs & ~features) != 0) continue;
+    if (!has_forms(row, form_of(d)) || (row.accepts != nullptr && !row.accepts({}, d))) continue;
+    rows.push_back(&row);
   }
   return rows;
 }
-inline const KernelRow* find_row(Op op, DType format, std::uint32_t features = cpu_features()) {
-  const std::vector<const KernelRow*> rows = find_rows(op, format, features);
-  return rows.empty() ? nullptr : rows[0];
+// The row of the plain op.
+inline const KernelRow* find_row(Op op, Format format, std::uint32_t features = cpu_features()) {
+  for (const KernelRow& row : cpu_kernel_rows()) {
+    if (row.op == op && row.format == format && (row.needs & ~features) == 0) return &row;
+  }
+  return nullptr;
 }
 
 class KernelRun {
  public:
-  KernelRun(Op op, DType format, std::uint32_t features = cpu_features())
+  KernelRun(Op op, Format format, std::uint32_t features = cpu_features())
       : dispatch_(make_dispatch(op, format)), features_(features & cpu_features()) {}
 
   template <class P>
@@ -73,6 +78,11 @@ class KernelRun {
   }
   KernelRun& out(std::size_t bytes) { return bind(Memory(bytes)); }
   KernelRun& none() { return bind(Memory(std::size_t{0})); }
+  // Leaves the slots before this one empty.
+  KernelRun& at(std::size_t slot) {
+    while (dispatch_.n_views < slot) none();
+    return *this;
+  }
   // The same memory as an earlier view.
   KernelRun& same_as(std::size_t view) {
     memory_of_.push_back(memory_of_[view]);
@@ -84,8 +94,9 @@ class KernelRun {
   // alone, both must give the same bytes: then every byte was written. Then once for every other
   // instruction set of this machine, with the same bytes again.
   KernelRun& run(bool writes_all = true) {
+    if (info(dispatch_.op).forms != 0) at(info(dispatch_.op).n_slots);
     const std::vector<Memory> before = memories_;
-    const std::vector<const KernelRow*> rows = find_rows(dispatch_.op, dispatch_.format, features_);
+    const std::vector<const KernelRow*> rows = find_rows(dispatch_, features_);
     if (rows.empty()) {
       ADD_FAILURE() << name() << " has no row for " << onepass::name(dispatch_.format);
       return *this;
@@ -111,6 +122,7 @@ class KernelRun {
     return *this;
   }
 
+  bool is_accepted() const { return !find_rows(dispatch_, features_).empty(); }
   // Status of the launch function alone.
   Status launch_status() const {
     const KernelRow* row = find_row(dispatch_.op, dispatch_.format, features_);

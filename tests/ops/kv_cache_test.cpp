@@ -118,7 +118,7 @@ struct Separate {
                                      const std::vector<float>& weight, float eps) const {
     if (!weight.empty()) {
       KernelRun norm(Op::rms_norm, DType::f32);
-      norm.params(ops::RmsNormParams{p.rows * n_heads, p.head_dim, eps, 1});
+      norm.params(ops::RmsNormParams{0, p.rows * n_heads, p.head_dim, eps, 1});
       norm.in(x).in(weight).out(x.size() * 4).run();
       x = norm.get<float>(2);
     }

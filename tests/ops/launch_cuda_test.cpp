@@ -18,6 +18,7 @@
 #include "ops/matmul/params.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/params.h"
+#include "ops/products.h"
 #include "ops/rope/kernels.h"
 #include "ops/rope/params.h"
 #include "ops/sample/kernels.h"
@@ -34,7 +35,7 @@ DeviceInfo h200() {
   return info;
 }
 
-Dispatch with_views(Op op, DType format, std::initializer_list<std::uint64_t> bytes) {
+Dispatch with_views(Op op, Format format, std::initializer_list<std::uint64_t> bytes) {
   Dispatch d = make_dispatch(op, format);
   for (const std::uint64_t n : bytes) d.bind(View{{1, 1}, 0, n});
   return d;
@@ -51,9 +52,10 @@ Launch attention_launch(const Sizes& s) {
       matrix_bytes(s.type, std::uint64_t{s.kv_heads} * s.capacity, s.head_dim);
   const std::uint64_t q = std::uint64_t{4} * s.rows * s.heads * s.head_dim;
   Dispatch d = with_views(
-      s.quantized ? Op::attention_q : Op::attention, s.type,
+      Op::attention, s.type,
       {q, cache, cache, StepState::size_bytes(s.rows, 1), 0, 0, s.quantized ? q / 128 * 40 : q});
   AttentionParams p{};
+  p.form = s.quantized ? form_quantized : 0;
   p.rows = s.rows;
   p.heads = s.heads;
   p.kv_heads = s.kv_heads;
@@ -185,7 +187,7 @@ TEST(LaunchCuda, MatmulCoversEveryColumnWithinTheGridsLimits) {
     Dispatch d = with_views(
         Op::matmul, DType::q8_0,
         {std::uint64_t{4} * m * k, std::uint64_t{n} * k / 32 * 34, std::uint64_t{4} * m * n});
-    d.set_params(MatmulParams{m, n, k});
+    d.set_params(test::product(m, n, k));
     Launch launch;
     ASSERT_TRUE(launch_matmul_cuda(DeviceInfo{}, d, launch));
     EXPECT_GE(std::uint64_t{launch.grid[0]} * any_columns, n);
@@ -202,7 +204,7 @@ TEST(LaunchCuda, NormHasWholeWarpsForEveryRow) {
     Dispatch d =
         with_views(Op::rms_norm, DType::f32,
                    {std::uint64_t{12} * dim, std::uint64_t{4} * dim, std::uint64_t{12} * dim});
-    d.set_params(RmsNormParams{3, dim, 1e-5f, 1});
+    d.set_params(RmsNormParams{0, 3, dim, 1e-5f, 1});
     Launch launch;
     ASSERT_TRUE(launch_norm_cuda(DeviceInfo{}, d, launch));
     EXPECT_EQ(launch.grid[0], dim <= norm_warp_dim ? 1u : 3u);

@@ -17,7 +17,7 @@
 // clang-format on
 
 #include "ops/matmul/launch_cuda.h"
-#include "ops/matmul/params.h"
+#include "ops/products.h"
 #include "quant/split.h"
 #include "support/float64.h"
 
@@ -117,15 +117,15 @@ class Case {
     pair.n[0] = n0;
     pair.n[1] = n1;
     pair.bias.resize(n1);
-    bind(pair.args, 0, data(x_), x_.size() * 16);
-    for (int p = 0; p < 2; ++p) {
+    bind(pair.args, matmul_x, data(x_), x_.size() * 16);
+    for (op_u32 p = 0; p < 2; ++p) {
       pair.w[p] = weights(pair.n[p]);
       pair.out[p].assign(pair.n[p] + 4, -7.0f);
-      bind(pair.args, 1 + p, data(pair.w[p]), pair.w[p].size() * 16);
-      bind(pair.args, 7 + p, pair.out[p].data(), pair.n[p] * 4);
+      bind(pair.args, matmul_weight(p), data(pair.w[p]), pair.w[p].size() * 16);
+      bind(pair.args, matmul_out(p), pair.out[p].data(), pair.n[p] * 4);
     }
     for (float& b : pair.bias) b = static_cast<float>(random_() % 100);
-    bind(pair.args, 5, pair.bias.data(), n1 * 4);
+    bind(pair.args, matmul_bias(1), pair.bias.data(), n1 * 4);
   }
 
   void check_line(std::uint32_t variant, std::uint32_t threads, std::uint32_t n0,
@@ -133,11 +133,10 @@ class Case {
     Pair pair;
     set_up(pair, n0, n1);
     auto& [n, w, out, bias, args] = pair;
-    const Matmul3Params params{1, k_, n0, n1, 0};
-    std::memcpy(args.params, &params, sizeof params);
+    set_params(args, test::product(1, n0, k_, form_parts | form_bias, n1));
     const std::uint32_t rows = matmul_line_rows(variant), warps = matmul_line_warps(variant);
     const std::uint32_t sets = (n0 + rows - 1) / rows + (n1 + rows - 1) / rows;
-    run(args, variant, form_three, n0, (sets * 32 * warps + threads - 1) / threads, threads, 6, 10);
+    run(args, variant, (sets * 32 * warps + threads - 1) / threads, threads);
     for (int p = 0; p < 2; ++p) {
       for (std::uint32_t i = 0; i < n[p]; ++i) {
         double size = 0;
@@ -154,10 +153,9 @@ class Case {
     Pair pair;
     set_up(pair, n0, n1);
     auto& [n, w, out, bias, args] = pair;
-    bind(args, 10, data(norm_), norm_.size() * 16);
-    const NormMatmul3Params params{1, k_, n0, n1, 0, eps};
-    std::memcpy(args.params, &params, sizeof params);
-    run(args, variant, form_three, n0, blocks, threads, 6 | 1 << 10, 11);
+    bind(args, matmul_norm, data(norm_), norm_.size() * 16);
+    set_params(args, test::product(1, n0, k_, form_parts | form_bias | form_normed, n1));
+    run(args, variant, blocks, threads);
     for (int p = 0; p < 2; ++p) {
       for (std::uint32_t i = 0; i < n[p]; ++i) {
         double size = 0;
@@ -174,14 +172,13 @@ class Case {
     Bytes w[2] = {weights(n), weights(n)}, out(n / 32 * 40 / 8 + 2);
     for (Aligned& a : out) std::fill(std::begin(a.bytes), std::end(a.bytes), 0xee);
     CudaArgs args{};
-    bind(args, 0, data(x_), x_.size() * 16);
-    bind(args, 1, data(w[0]), w[0].size() * 16);
-    bind(args, 2, data(w[1]), w[1].size() * 16);
-    bind(args, 3, data(out), n / 32 * 40);
-    bind(args, 4, data(norm_), norm_.size() * 16);
-    const NormMatmulGluParams params{1, n, k_, 0, eps};
-    std::memcpy(args.params, &params, sizeof params);
-    run(args, variant, form_glu_q, n, blocks, 1024 / matmul_line_rows(variant), 6 | 1 << 4, 5);
+    bind(args, matmul_x, data(x_), x_.size() * 16);
+    bind(args, matmul_weight(0), data(w[0]), w[0].size() * 16);
+    bind(args, matmul_weight(1), data(w[1]), w[1].size() * 16);
+    bind(args, matmul_out(0), data(out), n / 32 * 40);
+    bind(args, matmul_norm, data(norm_), norm_.size() * 16);
+    set_params(args, test::gate(1, n, k_, 0, form_quantized | form_normed));
+    run(args, variant, blocks, 1024 / matmul_line_rows(variant));
     for (std::uint32_t i = 0; i < n; ++i) {
       double size = 0, other = 0;
       const double gate = product(w[0], i, size), up = product(w[1], i, other);
@@ -199,14 +196,13 @@ class Case {
     Bytes w[2] = {weights(n), weights(n)};
     std::vector<float> out(n + 4, -7.0f);
     CudaArgs args{};
-    bind(args, 0, data(x_), x_.size() * 16);
-    bind(args, 1, data(w[0]), w[0].size() * 16);
-    bind(args, 2, data(w[1]), w[1].size() * 16);
-    bind(args, 3, out.data(), n * 4);
-    const MatmulGluParams params{1, n, k_, 0};
-    std::memcpy(args.params, &params, sizeof params);
+    bind(args, matmul_x, data(x_), x_.size() * 16);
+    bind(args, matmul_weight(0), data(w[0]), w[0].size() * 16);
+    bind(args, matmul_weight(1), data(w[1]), w[1].size() * 16);
+    bind(args, matmul_out(0), out.data(), n * 4);
+    set_params(args, test::gate(1, n, k_));
     const std::uint32_t per_block = matmul_line_rows(variant) * threads / 32;
-    run(args, variant, form_glu, n, (n + per_block - 1) / per_block, threads, 6, 4);
+    run(args, variant, (n + per_block - 1) / per_block, threads);
     for (std::uint32_t i = 0; i < n; ++i) {
       double size = 0, other = 0;
       const double gate = product(w[0], i, size), up = product(w[1], i, other);
@@ -217,33 +213,32 @@ class Case {
   }
 
  private:
-  static void bind(CudaArgs& args, int view, void* p, std::uint64_t bytes) {
+  static void set_params(CudaArgs& args, MatmulParams params) {
+    params.eps = eps;
+    std::memcpy(args.params, &params, sizeof params);
+  }
+  static void bind(CudaArgs& args, op_u32 view, void* p, std::uint64_t bytes) {
     args.views[view] = p;
     args.bytes[view] = bytes;
   }
 
-  void run(CudaArgs& args, std::uint32_t variant, MatmulForm form, std::uint32_t n,
-           std::uint32_t blocks, std::uint32_t threads, std::uint32_t reads_early,
-           std::uint32_t n_views) {
-    args.values[matmul_form] = form;
-    args.values[matmul_m] = 1;
-    args.values[matmul_n] = n;
-    args.values[matmul_k] = k_;
-    args.values[matmul_eps] = std::bit_cast<std::uint32_t>(eps);
+  void run(CudaArgs& args, std::uint32_t variant, std::uint32_t blocks, std::uint32_t threads) {
+    const bool normed = variant >= variant_norm_1;
+    const std::uint32_t early =
+        1u << matmul_weight(0) | 1u << matmul_weight(1) | (normed ? 1u << matmul_norm : 0u);
     const std::string symbol = "matmul_" + format_ + "_" + names[variant - variant_line_1];
     text_ = symbol + " k " + std::to_string(k_) + " threads " + std::to_string(threads);
     const auto kernel = reinterpret_cast<emu::KernelFn>(dlsym(RTLD_DEFAULT, symbol.c_str()));
     ASSERT_NE(kernel, nullptr) << symbol;
-    EXPECT_EQ(
-        emu::run_kernel(kernel, args,
-                        {.name = symbol.c_str(),
-                         .grid = {blocks, 1, 1},
-                         .group = {threads, 1, 1},
-                         .shared_bytes = variant >= variant_norm_1 ? matmul_x_bytes(true, k_) : 0,
-                         .waits_first = true,
-                         .reads_early = reads_early,
-                         .n_views = n_views}),
-        "")
+    EXPECT_EQ(emu::run_kernel(kernel, args,
+                              {.name = symbol.c_str(),
+                               .grid = {blocks, 1, 1},
+                               .group = {threads, 1, 1},
+                               .shared_bytes = normed ? matmul_x_bytes(true, k_) : 0,
+                               .waits_first = true,
+                               .reads_early = early,
+                               .n_views = matmul_norm + 1}),
+              "")
         << text_;
   }
 

@@ -7,7 +7,7 @@
 #include "onepass/onepass.hpp"
 #include "onepass/ops.h"
 #include "ops/matmul/kernels.h"
-#include "ops/matmul/params.h"
+#include "ops/products.h"
 #include "ops/quantize/params.h"
 #include "packed_rows.h"
 
@@ -19,7 +19,7 @@ constexpr std::uint32_t avx2 = feature_bits(Feature::avx2);
 const std::uint32_t feature_sets[] = {~0u, avx2, 0u};
 
 struct Weights {
-  DType type;
+  Format type;
   std::vector<std::byte> packed;
   std::vector<float> values;
 };
@@ -29,13 +29,13 @@ std::vector<Weights> every_format(std::uint32_t n, std::uint32_t k, unsigned see
   std::vector<Weights> all;
   for (DType native : packable_types) {
     NativeRows m = random_rows(native, n, k, seed);
-    all.push_back({quant::packed_format(native).value(), pack_matrix(native, n, k, m.bytes),
-                   std::move(m.values)});
+    all.push_back(
+        {Format{native, Layout::r16}, pack_matrix(native, n, k, m.bytes), std::move(m.values)});
   }
   for (std::uint32_t bits : {4u, 8u}) {
     for (DType type : {DType::f16, DType::bf16}) {
       AffineMatrix m = random_affine(bits, 64, type, n, k, seed);
-      const DType packed = quant::packed_affine_format(bits, 64, type).value();
+      const Format packed{quant::affine_type(bits, 64, type).value(), Layout::r16};
       std::vector<std::byte> p(storage_bytes(packed, n, k).value());
       EXPECT_TRUE(quant::pack_affine(m.rows(), packed, n, k, p).has_value());
       all.push_back({packed, std::move(p), std::move(m.values)});
@@ -59,14 +59,14 @@ std::vector<std::byte> quantized(const std::vector<float>& x, std::uint32_t rows
 }
 
 // What the kernel of this format reads as x.
-std::vector<std::byte> input_for(DType type, const std::vector<float>& x, std::uint32_t rows) {
+std::vector<std::byte> input_for(Format type, const std::vector<float>& x, std::uint32_t rows) {
   return find_row(Op::matmul, type)->input == DType::q8a ? quantized(x, rows) : as_bytes(x);
 }
 
 std::vector<float> matmul(const Weights& w, const std::vector<float>& x, std::uint32_t m,
                           std::uint32_t n, std::uint32_t k, std::uint32_t features = ~0u) {
   KernelRun run(Op::matmul, w.type, features);
-  run.params(ops::MatmulParams{m, n, k}).in(input_for(w.type, x, m)).in(w.packed);
+  run.params(product(m, n, k)).in(input_for(w.type, x, m)).in(w.packed);
   run.out(std::size_t{m} * n * 4).run();
   return run.get<float>(2);
 }
@@ -78,17 +78,17 @@ std::vector<std::size_t> block_begins(std::uint32_t workers, std::uint32_t m, st
   device.compute_units = workers;
   Dispatch d;
   d.op = Op::matmul;
-  d.format = DType::q4_0_r16;
+  d.format = formats::q4_0_r16;
   d.n_views = 3;
   d.views[0].bytes = std::uint64_t{m} * k / 32 * 40;
-  d.views[1].bytes = storage_bytes(DType::q4_0_r16, n, k).value();
+  d.views[1].bytes = storage_bytes(formats::q4_0_r16, n, k).value();
   d.views[2].bytes = std::uint64_t{m} * n * 4;
-  const ops::MatmulParams params{m, n, k};
+  const ops::MatmulParams params = product(m, n, k);
   std::memcpy(d.params.data(), &params, sizeof params);
   Launch launch;
   EXPECT_TRUE(ops::launch_matmul(device, d, launch).has_value());
   std::vector<std::size_t> begins;
-  for (std::size_t i = 0; i <= launch.grid[0]; ++i) {
+  for (std::size_t i = 0; i <= std::size_t{launch.grid[0]} * launch.grid[2]; ++i) {
     begins.push_back(ops::matmul_block_begin(launch, i, (n + 15) / 16));
   }
   return begins;
@@ -262,12 +262,12 @@ TEST(MatmulPacked, ManyRowsAndShortBlocks) {
     std::vector<Weights> all;
     for (DType native : {DType::f16, DType::q4_0, DType::q8_0}) {
       NativeRows r = random_rows(native, n, k, k);
-      all.push_back({quant::packed_format(native).value(), pack_matrix(native, n, k, r.bytes),
-                     std::move(r.values)});
+      all.push_back(
+          {Format{native, Layout::r16}, pack_matrix(native, n, k, r.bytes), std::move(r.values)});
     }
     for (std::uint32_t bits : {4u, 8u}) {
       AffineMatrix a = random_affine(bits, 64, DType::bf16, n, k, k);
-      const DType packed = quant::packed_affine_format(bits, 64, DType::bf16).value();
+      const Format packed{quant::affine_type(bits, 64, DType::bf16).value(), Layout::r16};
       std::vector<std::byte> p(storage_bytes(packed, n, k).value());
       ASSERT_TRUE(quant::pack_affine(a.rows(), packed, n, k, p).has_value());
       all.push_back({packed, std::move(p), std::move(a.values)});
@@ -295,19 +295,22 @@ TEST(MatmulFused, BiasAndResidualGiveTheBitsOfSeparateAdditions) {
       const std::vector<std::byte> input = input_for(w.type, x, m);
       const std::vector<float> plain = matmul(w, x, m, n, k);
       for (std::uint32_t features : feature_sets) {
-        KernelRun a(Op::matmul_bias, w.type, features);
-        a.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(bias).out(m * n * 4).run();
-        EXPECT_EQ(a.get<float>(3), plus(plain, bias)) << name(w.type);
-        KernelRun b(Op::matmul_add, w.type, features);
-        b.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(res).out(m * n * 4).run();
-        EXPECT_EQ(b.get<float>(3), plus(plain, res)) << name(w.type);
-        KernelRun in_place(Op::matmul_add, w.type, features);
-        in_place.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).inout(res).same_as(2);
-        EXPECT_EQ(in_place.run().get<float>(3), plus(plain, res)) << name(w.type);
-        KernelRun c(Op::matmul_bias_add, w.type, features);
-        c.params(ops::MatmulParams{m, n, k}).in(input).in(w.packed).in(bias).in(res);
-        c.out(m * n * 4).run();
-        EXPECT_EQ(c.get<float>(4), plus(plus(plain, bias), res)) << name(w.type);
+        const std::size_t bytes = m * n * 4;
+        KernelRun a(Op::matmul, w.type, features);
+        a.params(product(m, n, k, ops::form_bias)).in(input).in(w.packed).out(bytes).in(bias).run();
+        EXPECT_EQ(a.get<float>(2), plus(plain, bias)) << name(w.type);
+        KernelRun b(Op::matmul, w.type, features);
+        b.params(product(m, n, k, ops::form_residual)).in(input).in(w.packed).out(bytes);
+        b.at(ops::matmul_residual).in(res).run();
+        EXPECT_EQ(b.get<float>(2), plus(plain, res)) << name(w.type);
+        KernelRun in_place(Op::matmul, w.type, features);
+        in_place.params(product(m, n, k, ops::form_residual)).in(input).in(w.packed).inout(res);
+        in_place.at(ops::matmul_residual).same_as(2);
+        EXPECT_EQ(in_place.run().get<float>(2), plus(plain, res)) << name(w.type);
+        KernelRun c(Op::matmul, w.type, features);
+        c.params(product(m, n, k, ops::form_bias | ops::form_residual)).in(input).in(w.packed);
+        c.out(bytes).in(bias).at(ops::matmul_residual).in(res).run();
+        EXPECT_EQ(c.get<float>(2), plus(plus(plain, bias), res)) << name(w.type);
       }
     }
   }
@@ -322,25 +325,16 @@ TEST(MatmulFused, ThreeProductsGiveTheBitsOfThree) {
       const std::vector<float> x = random_floats(std::size_t{m} * k, 24);
       for (bool third : {true, false}) {
         const std::vector<float> bias = random_floats(n[1], 25);
-        KernelRun run(Op::matmul_3, w[0][f].type);
-        run.params(ops::Matmul3Params{m, k, n[0], n[1], third ? n[2] : 0});
-        run.in(input_for(w[0][f].type, x, m)).in(w[0][f].packed).in(w[1][f].packed);
-        if (third) {
-          run.in(w[2][f].packed);
-        } else {
-          run.none();
-        }
-        run.none().in(bias).none().out(m * n[0] * 4).out(m * n[1] * 4);
-        if (third) {
-          run.out(m * n[2] * 4);
-        } else {
-          run.none();
-        }
+        KernelRun run(Op::matmul, w[0][f].type);
+        run.params(product(m, n[0], k, ops::form_parts | ops::form_bias, n[1], third ? n[2] : 0));
+        run.in(input_for(w[0][f].type, x, m)).in(w[0][f].packed).out(m * n[0] * 4).none();
+        run.in(w[1][f].packed).out(m * n[1] * 4).in(bias);
+        if (third) run.in(w[2][f].packed).out(m * n[2] * 4);
         run.run();
-        EXPECT_EQ(run.get<float>(7), matmul(w[0][f], x, m, n[0], k)) << name(w[0][f].type);
-        EXPECT_EQ(run.get<float>(8), plus(matmul(w[1][f], x, m, n[1], k), bias));
+        EXPECT_EQ(run.get<float>(2), matmul(w[0][f], x, m, n[0], k)) << name(w[0][f].type);
+        EXPECT_EQ(run.get<float>(5), plus(matmul(w[1][f], x, m, n[1], k), bias));
         if (third) {
-          EXPECT_EQ(run.get<float>(9), matmul(w[2][f], x, m, n[2], k));
+          EXPECT_EQ(run.get<float>(8), matmul(w[2][f], x, m, n[2], k));
         }
       }
     }
@@ -350,33 +344,32 @@ TEST(MatmulFused, ThreeProductsGiveTheBitsOfThree) {
 TEST(MatmulFused, GatedUnitsGiveTheBitsOfTheirParts) {
   const std::uint32_t k = 256;
   for (std::uint32_t n : {64u, 45u}) {
-    const std::vector<Weights> gate = every_format(n, k, 30), up = every_format(n, k, 31);
-    for (std::size_t f = 0; f < gate.size(); ++f) {
+    const std::vector<Weights> gates = every_format(n, k, 30), up = every_format(n, k, 31);
+    for (std::size_t f = 0; f < gates.size(); ++f) {
       for (std::uint32_t m : {1u, 5u}) {
         const std::vector<float> x = random_floats(std::size_t{m} * k, 32);
-        const std::vector<float> g = matmul(gate[f], x, m, n, k), u = matmul(up[f], x, m, n, k);
+        const std::vector<float> g = matmul(gates[f], x, m, n, k), u = matmul(up[f], x, m, n, k);
         float (*const activations[])(float) = {ops::op_silu, ops::op_gelu, ops::op_gelu_erf};
         for (std::uint32_t activation = 0; activation < 3; ++activation) {
           std::vector<float> want(g.size());
           for (std::size_t i = 0; i < g.size(); ++i) want[i] = activations[activation](g[i]) * u[i];
           for (std::uint32_t features : feature_sets) {
-            KernelRun run(Op::matmul_glu, gate[f].type, features);
-            run.params(ops::MatmulGluParams{m, n, k, activation});
-            run.in(input_for(gate[f].type, x, m)).in(gate[f].packed).in(up[f].packed);
-            run.out(m * n * 4).run();
-            ASSERT_EQ(run.get<float>(3), want) << name(gate[f].type) << " " << activation;
-            KernelRun q(Op::matmul_glu_q, gate[f].type, features);
-            q.params(ops::MatmulGluParams{m, n, k, activation});
-            q.in(input_for(gate[f].type, x, m)).in(gate[f].packed).in(up[f].packed);
-            q.out(m * n / 32 * 40 + 40);
+            KernelRun run(Op::matmul, gates[f].type, features);
+            run.params(gate(m, n, k, activation)).in(input_for(gates[f].type, x, m));
+            run.in(gates[f].packed).out(m * n * 4).at(ops::matmul_weight(1)).in(up[f].packed).run();
+            ASSERT_EQ(run.get<float>(2), want) << name(gates[f].type) << " " << activation;
+            KernelRun q(Op::matmul, gates[f].type, features);
+            q.params(gate(m, n, k, activation, ops::form_quantized));
+            q.in(input_for(gates[f].type, x, m)).in(gates[f].packed).out(m * n / 32 * 40 + 40);
+            q.at(ops::matmul_weight(1)).in(up[f].packed);
             if (n % 32 != 0) {
-              EXPECT_FALSE(q.launch_status());
+              EXPECT_FALSE(q.is_accepted());
               continue;
             }
             q.run(false);
-            std::vector<std::byte> got = q.get<std::byte>(3);
+            std::vector<std::byte> got = q.get<std::byte>(2);
             got.resize(m * n / 32 * 40);
-            ASSERT_EQ(got, quantized(want, m)) << name(gate[f].type) << " " << activation;
+            ASSERT_EQ(got, quantized(want, m)) << name(gates[f].type) << " " << activation;
           }
         }
       }
@@ -386,9 +379,9 @@ TEST(MatmulFused, GatedUnitsGiveTheBitsOfTheirParts) {
 
 TEST(MatmulFused, UnknownActivationIsAnError) {
   const std::vector<float> x(32), w(32 * 16);
-  for (Op op : {Op::matmul_glu, Op::matmul_glu_q}) {
-    KernelRun run(op, DType::f32_r16);
-    run.params(ops::MatmulGluParams{1, 32, 32, 3}).in(x).in(w).in(w).out(128);
+  for (const std::uint32_t form : {0u, ops::form_quantized}) {
+    KernelRun run(Op::matmul, formats::f32_r16);
+    run.params(gate(1, 32, 32, 3, form)).in(x).in(w).out(128).at(ops::matmul_weight(1)).in(w);
     ASSERT_FALSE(run.launch_status());
     EXPECT_EQ(run.launch_status().error().code, ErrorCode::unsupported);
   }
@@ -403,26 +396,27 @@ TEST(MatmulFused, UnpackedFormats) {
     const std::vector<float> res = random_floats(m * n, 44);
     const auto plain = [&](const NativeRows& weights) {
       KernelRun run(Op::matmul, type);
-      run.params(ops::MatmulParams{m, n, k}).in(x).in(weights.bytes).out(m * n * 4).run();
+      run.params(product(m, n, k)).in(x).in(weights.bytes).out(m * n * 4).run();
       return run.get<float>(2);
     };
     const std::vector<float> y = plain(w), y2 = plain(w2);
-    KernelRun all(Op::matmul_bias_add, type);
-    all.params(ops::MatmulParams{m, n, k}).in(x).in(w.bytes).in(bias).in(res).out(m * n * 4).run();
-    EXPECT_EQ(all.get<float>(4), plus(plus(y, bias), res)) << name(type);
-    KernelRun three(Op::matmul_3, type);
-    three.params(ops::Matmul3Params{m, k, n, n, 0}).in(x).in(w.bytes).in(w2.bytes).none();
-    three.in(bias).none().none().out(m * n * 4).out(m * n * 4).none().run();
-    EXPECT_EQ(three.get<float>(7), plus(y, bias));
-    EXPECT_EQ(three.get<float>(8), y2);
+    KernelRun all(Op::matmul, type);
+    all.params(product(m, n, k, ops::form_bias | ops::form_residual)).in(x).in(w.bytes);
+    all.out(m * n * 4).in(bias).at(ops::matmul_residual).in(res).run();
+    EXPECT_EQ(all.get<float>(2), plus(plus(y, bias), res)) << name(type);
+    KernelRun two(Op::matmul, type);
+    two.params(product(m, n, k, ops::form_parts | ops::form_bias, n)).in(x).in(w.bytes);
+    two.out(m * n * 4).in(bias).in(w2.bytes).out(m * n * 4).run();
+    EXPECT_EQ(two.get<float>(2), plus(y, bias));
+    EXPECT_EQ(two.get<float>(5), y2);
     float (*const activations[])(float) = {ops::op_silu, ops::op_gelu, ops::op_gelu_erf};
     for (std::uint32_t activation = 0; activation < 3; ++activation) {
-      KernelRun glu(Op::matmul_glu, type);
-      glu.params(ops::MatmulGluParams{m, n, k, activation}).in(x).in(w.bytes).in(w2.bytes);
-      glu.out(m * n * 4).run();
+      KernelRun glu(Op::matmul, type);
+      glu.params(gate(m, n, k, activation)).in(x).in(w.bytes).out(m * n * 4);
+      glu.at(ops::matmul_weight(1)).in(w2.bytes).run();
       std::vector<float> want(y.size());
       for (std::size_t i = 0; i < y.size(); ++i) want[i] = activations[activation](y[i]) * y2[i];
-      EXPECT_EQ(glu.get<float>(3), want) << name(type) << " " << activation;
+      EXPECT_EQ(glu.get<float>(2), want) << name(type) << " " << activation;
     }
   }
 }
@@ -445,10 +439,11 @@ TEST(MatmulIdPacked, EveryPairGivesTheBitsOfItsExpertsMatmul) {
         const std::vector<float> x = random_floats(std::size_t{rows} * k, 60);
         for (std::uint32_t features : feature_sets) {
           KernelRun run(Op::matmul_id, w[0][f].type, features);
-          run.params(ops::MatmulIdParams{tokens, used, experts, n, k, pair_rows, 0, 0});
-          run.in(input_for(w[0][f].type, x, rows)).in(stacked).in(ids);
-          run.out(std::size_t{tokens} * used * n * 4).run();
-          const std::vector<float> got = run.get<float>(3);
+          run.params(
+              ops::MatmulIdParams{product(tokens * used, n, k), used, experts, pair_rows, 0, 0});
+          run.in(input_for(w[0][f].type, x, rows)).in(stacked);
+          run.out(std::size_t{tokens} * used * n * 4).at(ops::matmul_ids).in(ids).run();
+          const std::vector<float> got = run.get<float>(2);
           for (std::uint32_t p = 0; p < tokens * used; p += 1 + tokens / 4) {
             const std::uint32_t r = pair_rows != 0 ? p : p / used;
             const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);

@@ -1,5 +1,5 @@
 #include "kernel_harness.h"
-#include "ops/matmul/params.h"
+#include "ops/products.h"
 
 namespace onepass::test::matmul_test {
 namespace {
@@ -52,7 +52,7 @@ TEST(Matmul, EveryFormatMatchesDoubleReference) {
       const Stored w = store(type, random_floats(std::size_t{c.n} * c.k, 1));
       const std::vector<float> x = random_floats(std::size_t{c.m} * c.k, 2);
       KernelRun run(Op::matmul, type);
-      run.params(ops::MatmulParams{c.m, c.n, c.k}).in(x).in(w.bytes);
+      run.params(product(c.m, c.n, c.k)).in(x).in(w.bytes);
       run.out(std::size_t{c.m} * c.n * 4).run();
       expect_product(run.get<float>(2), reference(x, w.values, c), c.k, name(type));
     }
@@ -65,7 +65,7 @@ TEST(Matmul, OddSizesOfPlainTypes) {
       const Stored w = store(type, random_floats(std::size_t{c.n} * c.k, 3));
       const std::vector<float> x = random_floats(std::size_t{c.m} * c.k, 4);
       KernelRun run(Op::matmul, type);
-      run.params(ops::MatmulParams{c.m, c.n, c.k}).in(x).in(w.bytes);
+      run.params(product(c.m, c.n, c.k)).in(x).in(w.bytes);
       run.out(std::size_t{c.m} * c.n * 4).run();
       expect_product(run.get<float>(2), reference(x, w.values, c), c.k, name(type));
     }
@@ -78,13 +78,13 @@ TEST(Matmul, RowDoesNotDependOnHowManyRowsThereAre) {
     const Stored w = store(type, random_floats(std::size_t{c.n} * c.k, 5));
     const std::vector<float> x = random_floats(std::size_t{c.m} * c.k, 6);
     KernelRun all(Op::matmul, type);
-    all.params(ops::MatmulParams{c.m, c.n, c.k}).in(x).in(w.bytes).out(c.m * c.n * 4u).run();
+    all.params(product(c.m, c.n, c.k)).in(x).in(w.bytes).out(c.m * c.n * 4u).run();
     ASSERT_GT(all.launch().tiles, 2u);
     const std::vector<float> y = all.get<float>(2);
     for (std::uint32_t m : {0u, 31u, 32u, 74u}) {
       const std::vector<float> row(x.begin() + m * c.k, x.begin() + (m + 1) * c.k);
       KernelRun one(Op::matmul, type);
-      one.params(ops::MatmulParams{1, c.n, c.k}).in(row).in(w.bytes).out(c.n * 4u).run();
+      one.params(product(1, c.n, c.k)).in(row).in(w.bytes).out(c.n * 4u).run();
       EXPECT_EQ(one.get<float>(2),
                 std::vector<float>(y.begin() + m * c.n, y.begin() + (m + 1) * c.n));
     }
@@ -123,13 +123,13 @@ TEST(MatmulAffine, EveryWidthGroupAndScaleType) {
           }
           const std::vector<float> x = random_floats(std::size_t{c.m} * c.k, 10);
           KernelRun run(Op::matmul_affine, type);
-          run.params(ops::MatmulAffineParams{c.m, c.n, c.k, bits, group});
-          run.in(x).in(pack(q, bits)).in(scales.bytes).in(biases.bytes);
-          run.out(std::size_t{c.m} * c.n * 4).run();
+          run.params(ops::MatmulAffineParams{product(c.m, c.n, c.k), bits, group});
+          run.in(x).in(pack(q, bits)).out(std::size_t{c.m} * c.n * 4);
+          run.at(ops::matmul_scales).in(scales.bytes).in(biases.bytes).run();
           Product want = reference(x, w, c);
           // A weight itself carries two roundings of numbers up to 2^bits.
           for (double& magnitude : want.magnitude) magnitude += (1u << bits) * 0.1 * c.k / 16.0;
-          expect_product(run.get<float>(4), want, c.k, std::to_string(bits) + " bits");
+          expect_product(run.get<float>(2), want, c.k, std::to_string(bits) + " bits");
         }
       }
     }
@@ -142,9 +142,10 @@ TEST(MatmulAffine, PackedGoldenWords) {
     std::vector<float> unit(32 * 32, 0.0f);
     for (std::size_t i = 0; i < 32; ++i) unit[i * 33] = 1.0f;
     KernelRun run(Op::matmul_affine, DType::f32);
-    run.params(ops::MatmulAffineParams{32, 1, 32, bits, 32}).in(unit).in(row);
-    run.in(std::vector<float>{1.0f}).in(std::vector<float>{0.0f}).out(32 * 4).run();
-    return run.get<float>(4);
+    run.params(ops::MatmulAffineParams{product(32, 1, 32), bits, 32}).in(unit).in(row);
+    run.out(32 * 4).at(ops::matmul_scales).in(std::vector<float>{1.0f});
+    run.in(std::vector<float>{0.0f}).run();
+    return run.get<float>(2);
   };
   std::vector<std::uint8_t> four(16);
   const std::uint32_t word = 0x87654321;
@@ -168,9 +169,9 @@ TEST(MatmulId, PicksTheExpertsRows) {
     // 7 does not exist; token 2 names one expert twice.
     const std::vector<std::uint32_t> ids = {2, 0, 7, 1, 1, 1, 0, 2};
     KernelRun run(Op::matmul_id, type);
-    run.params(ops::MatmulIdParams{tokens, used, experts, n, k, 0, 0, 0}).in(x).in(w.bytes).in(ids);
-    run.out(std::size_t{tokens} * used * n * 4).run();
-    const std::vector<float> y = run.get<float>(3);
+    run.params(ops::MatmulIdParams{product(tokens * used, n, k), used, experts, 0, 0, 0});
+    run.in(x).in(w.bytes).out(std::size_t{tokens} * used * n * 4).at(ops::matmul_ids).in(ids).run();
+    const std::vector<float> y = run.get<float>(2);
     const std::size_t row_bytes = w.bytes.size() / (experts * n);
     for (std::size_t pair = 0; pair < ids.size(); ++pair) {
       const std::vector<float> got(y.begin() + static_cast<std::ptrdiff_t>(pair * n),
@@ -187,7 +188,7 @@ TEST(MatmulId, PicksTheExpertsRows) {
       const auto token = static_cast<std::ptrdiff_t>(pair / used * k);
       const std::vector<float> row(x.begin() + token, x.begin() + token + k);
       KernelRun plain(Op::matmul, type);
-      plain.params(ops::MatmulParams{1, n, k}).in(row).in(expert).out(n * 4).run();
+      plain.params(product(1, n, k)).in(row).in(expert).out(n * 4).run();
       EXPECT_EQ(got, plain.get<float>(2)) << name(type) << " pair " << pair;
     }
   }
@@ -196,22 +197,23 @@ TEST(MatmulId, PicksTheExpertsRows) {
 TEST(Matmul, LaunchCountsWork) {
   KernelRun run(Op::matmul, DType::q4_0);
   const std::size_t weight_bytes = 64 * 128 / 32 * 18;
-  run.params(ops::MatmulParams{2, 64, 128}).in(std::vector<float>(2 * 128));
+  run.params(product(2, 64, 128)).in(std::vector<float>(2 * 128));
   run.in(std::vector<std::uint8_t>(weight_bytes)).out(2 * 64 * 4).run();
   EXPECT_EQ(run.launch().flops, 2u * 2 * 64 * 128);
   EXPECT_EQ(run.launch().bytes_moved, 2u * 128 * 4 + weight_bytes + 2 * 64 * 4);
-  run.dispatch().set_params(ops::MatmulParams{2, 64, 100});  // no whole blocks
+  run.dispatch().set_params(product(2, 64, 100));  // no whole blocks
   EXPECT_FALSE(run.launch_status().has_value());
 }
 
 TEST(MatmulAffine, LaunchRefusesUnknownWidths) {
   KernelRun run(Op::matmul_affine, DType::f32);
   const std::vector<float> x(1024);
-  run.params(ops::MatmulAffineParams{1, 1, 32, 5, 32}).in(x).in(x).in(x).in(x).out(4096);
+  run.params(ops::MatmulAffineParams{product(1, 1, 32), 5, 32}).in(x).in(x).out(4096);
+  run.at(ops::matmul_scales).in(x).in(x);
   EXPECT_FALSE(run.launch_status().has_value());
-  run.dispatch().set_params(ops::MatmulAffineParams{1, 1, 32, 4, 48});
+  run.dispatch().set_params(ops::MatmulAffineParams{product(1, 1, 32), 4, 48});
   EXPECT_FALSE(run.launch_status().has_value());
-  run.dispatch().set_params(ops::MatmulAffineParams{1, 1, 32, 4, 32});
+  run.dispatch().set_params(ops::MatmulAffineParams{product(1, 1, 32), 4, 32});
   EXPECT_TRUE(run.launch_status().has_value());
 }
 

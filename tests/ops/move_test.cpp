@@ -15,8 +15,12 @@ std::vector<std::uint8_t> random_bytes(std::size_t n, unsigned seed = 7) {
 }
 
 TEST(Copy, EveryTypeToTheLastByte) {
-  for (int t = 0; t < static_cast<int>(DType::count_); ++t) {
-    const auto type = static_cast<DType>(t);
+  for (const Format type : {
+#define FORMAT(name, ggml_id, elements, bytes) formats::name,
+#include "onepass/tables/formats.def"
+#define LAYOUT(type, layout, elements, bytes, Form) formats::type##_##layout,
+#include "onepass/tables/formats.def"
+       }) {
     const std::size_t many = std::min<std::size_t>(40001, 1000003 / info(type).block_bytes);
     for (std::size_t blocks : {std::size_t{1}, std::size_t{3}, many}) {
       std::vector<std::uint8_t> bytes(blocks * info(type).block_bytes);
@@ -33,9 +37,10 @@ TEST(Copy, EveryTypeToTheLastByte) {
 TEST(Gather, RowsOfEveryUnpackedType) {
   const std::uint32_t source_rows = 9;
   const std::vector<std::uint32_t> indices = {8, 0, 9, 3, 3, 0xffffffffu};  // two are clamped
-  for (int t = 0; t < static_cast<int>(DType::count_); ++t) {
-    const auto type = static_cast<DType>(t);
-    if (is_packed(type)) continue;
+  for (const Format type : {
+#define FORMAT(name, ggml_id, elements, bytes) formats::name,
+#include "onepass/tables/formats.def"
+       }) {
     for (std::uint32_t blocks : {1u, 3u}) {
       const std::size_t row = std::size_t{blocks} * info(type).block_bytes;
       const std::vector<std::uint8_t> x = random_bytes(source_rows * row);

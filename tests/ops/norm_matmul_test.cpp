@@ -27,10 +27,10 @@ struct Options {
 class NormMatmul : public ::testing::Test {
  public:
   // Runs a plan and returns its outputs.
-  std::vector<float> run(const Device& device, DType format, const Options& o) {
+  std::vector<float> run(const Device& device, Format format, const Options& o) {
     const GraphExecutor executor(device);
     std::vector<Buffer> kept;
-    const auto memory = [&](DType type, const Shape& shape, std::uint64_t offset = 0) {
+    const auto memory = [&](Format type, const Shape& shape, std::uint64_t offset = 0) {
       kept.push_back(device.allocate(*storage_bytes(type, shape) + offset).value());
       return kept.back().tensor(type, shape, offset);
     };
@@ -54,7 +54,7 @@ class NormMatmul : public ::testing::Test {
       }
       const Tensor t = memory(format, {rows, k}, o.weight_offset);
       std::vector<std::byte> packed(t.view.bytes);
-      EXPECT_TRUE(quant::pack(DType::q4_0, format, rows, k, blocks, packed));
+      EXPECT_TRUE(quant::pack(format, rows, k, blocks, packed));
       EXPECT_TRUE(device.write(t.view, packed));
       return t;
     };
@@ -98,7 +98,7 @@ class NormMatmul : public ::testing::Test {
     return all;
   }
 
-  std::uint32_t count(const Device& device, DType format, const Options& o) {
+  std::uint32_t count(const Device& device, Format format, const Options& o) {
     run(device, format, o);
     return dispatches_;
   }
@@ -110,10 +110,10 @@ class NormMatmul : public ::testing::Test {
 TEST_F(NormMatmul, IsOneKernelCloseToTheSeparateOnes) {
   for (const std::uint32_t products : {1u, 2u, 3u, 4u}) {
     Options o{.products = products};
-    const std::vector<float> fused = run(cuda_, DType::q4_0_s16, o);
+    const std::vector<float> fused = run(cuda_, formats::q4_0_s16, o);
     EXPECT_EQ(dispatches_, products == 4 ? 2u : 1u) << products;
     o.close = false;
-    const std::vector<float> separate = run(cuda_, DType::q4_0_s16, o);
+    const std::vector<float> separate = run(cuda_, formats::q4_0_s16, o);
     EXPECT_EQ(dispatches_, products == 4 ? 3u : 2u) << products;
     ASSERT_EQ(fused.size(), separate.size());
     float top = 0.0f;
@@ -121,24 +121,25 @@ TEST_F(NormMatmul, IsOneKernelCloseToTheSeparateOnes) {
     for (std::size_t i = 0; i < fused.size(); ++i) {
       EXPECT_NEAR(fused[i], separate[i], 0.02f * top) << products << ", " << i;
     }
-    EXPECT_EQ(run(cuda_, DType::q4_0_s16, {.products = products}), fused) << "the same bits again";
+    EXPECT_EQ(run(cuda_, formats::q4_0_s16, {.products = products}), fused)
+        << "the same bits again";
   }
 }
 
 TEST_F(NormMatmul, StaysAKernelOfItsOwnWhereTheFusedOneCouldNotRead) {
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.x_offset = 48, .weight_offset = 80}), 1u);
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.rows = 2}), 2u);
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.x_offset = 8}), 2u);
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.weight_offset = 2}), 2u);
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.in_place = true}), 2u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.x_offset = 48, .weight_offset = 80}), 1u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.rows = 2}), 2u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.x_offset = 8}), 2u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.weight_offset = 2}), 2u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.in_place = true}), 2u);
   // The norm's result as f32 is wanted: then it is quantized for the product.
-  EXPECT_EQ(count(cuda_, DType::q4_0_s16, {.read_twice = true}), 4u);
+  EXPECT_EQ(count(cuda_, formats::q4_0_s16, {.read_twice = true}), 4u);
 }
 
 TEST_F(NormMatmul, HasNoKernelOnTheCpu) {
   const Device cpu = Device::open("cpu").value();
-  EXPECT_EQ(count(cpu, DType::q4_0_r16, {}), 2u);
-  EXPECT_EQ(count(cpu, DType::q4_0_r16, {.products = 3}), 2u);
+  EXPECT_EQ(count(cpu, formats::q4_0_r16, {}), 2u);
+  EXPECT_EQ(count(cpu, formats::q4_0_r16, {.products = 3}), 2u);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(RmsNorm, MatchesDoubleReference) {
         const Stored w = store(f32_weight ? DType::f32 : type, random_floats(c.dim, 2));
         const bool same = f32_weight || type == DType::f32;
         KernelRun run(Op::rms_norm, type);
-        run.params(ops::RmsNormParams{c.rows, c.dim, 1e-5f, same ? 1u : 0u});
+        run.params(ops::RmsNormParams{0, c.rows, c.dim, 1e-5f, same ? 1u : 0u});
         run.in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
         expect_close(decode(type, run, 2), reference(x.values, w.values, c.dim, 1e-5),
                      2e-6 + store_error(type), 1e-7, std::string("rms_norm ") + name(type));
@@ -43,16 +43,16 @@ TEST(RmsNorm, WithoutWeightAndInPlace) {
   for (DType type : row_dtypes) {
     for (const Case& c : cases) {
       const Stored x = store(type, random_floats(std::size_t{c.rows} * c.dim, 3, 0.01f));
-      KernelRun run(Op::rms_norm_no_scale, type);
-      run.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 1});
-      run.in(x.bytes).out(x.bytes.size()).run();
-      expect_close(decode(type, run, 1), reference(x.values, {}, c.dim, 1e-6),
-                   2e-6 + store_error(type), 1e-7, "rms_norm_no_scale");
+      KernelRun run(Op::rms_norm, type);
+      run.params(ops::RmsNormParams{0, c.rows, c.dim, 1e-6f, 1});
+      run.in(x.bytes).none().out(x.bytes.size()).run();
+      expect_close(decode(type, run, 2), reference(x.values, {}, c.dim, 1e-6),
+                   2e-6 + store_error(type), 1e-7, "rms_norm without weight");
 
-      KernelRun in_place(Op::rms_norm_no_scale, type);
-      in_place.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 1});
-      in_place.inout(x.bytes).same_as(0).run();
-      EXPECT_EQ(in_place.get<std::byte>(1), run.get<std::byte>(1));
+      KernelRun in_place(Op::rms_norm, type);
+      in_place.params(ops::RmsNormParams{0, c.rows, c.dim, 1e-6f, 1});
+      in_place.inout(x.bytes).none().same_as(0).run();
+      EXPECT_EQ(in_place.get<std::byte>(2), run.get<std::byte>(2));
     }
   }
 }
@@ -62,13 +62,13 @@ TEST(RmsNorm, RowDoesNotDependOnItsNeighbours) {
   const std::vector<float> x = random_floats(std::size_t{rows} * dim, 4);
   const std::vector<float> w = random_floats(dim, 5);
   KernelRun all(Op::rms_norm, DType::f32);
-  all.params(ops::RmsNormParams{rows, dim, 1e-5f, 1}).in(x).in(w).out(x.size() * 4).run();
+  all.params(ops::RmsNormParams{0, rows, dim, 1e-5f, 1}).in(x).in(w).out(x.size() * 4).run();
   ASSERT_GT(all.launch().tiles, 1u);
   const std::vector<float> y = all.get<float>(2);
   for (std::uint32_t r : {0u, 1u, 250u, 499u}) {
     const std::vector<float> row(x.begin() + r * dim, x.begin() + (r + 1) * dim);
     KernelRun one(Op::rms_norm, DType::f32);
-    one.params(ops::RmsNormParams{1, dim, 1e-5f, 1}).in(row).in(w).out(dim * 4).run();
+    one.params(ops::RmsNormParams{0, 1, dim, 1e-5f, 1}).in(row).in(w).out(dim * 4).run();
     EXPECT_EQ(one.get<float>(2),
               std::vector<float>(y.begin() + r * dim, y.begin() + (r + 1) * dim));
   }
@@ -80,16 +80,22 @@ TEST(RmsNormMul, SameBitsAsTheTwoOps) {
       const std::size_t n = std::size_t{c.rows} * c.dim;
       const Stored x = store(type, random_floats(n, 6)), w = store(type, random_floats(c.dim, 7));
       const Stored scale = store(type, random_floats(n, 8));
-      const ops::RmsNormParams norm{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+      ops::RmsNormParams norm{0, c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
       const ops::ElementwiseParams mul{static_cast<std::uint32_t>(n), 0, 0.0f, 0};
 
       KernelRun first(Op::rms_norm, type);
       first.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).run();
       KernelRun second(Op::mul, type);
       second.params(mul).in(first.get<std::byte>(2)).in(scale.bytes).out(x.bytes.size()).run();
-      KernelRun fused(Op::rms_norm_mul, type);
-      fused.params(norm).in(x.bytes).in(w.bytes).in(scale.bytes).out(x.bytes.size()).run();
-      EXPECT_EQ(fused.get<std::byte>(3), second.get<std::byte>(2)) << name(type) << " " << c.dim;
+      norm.form = ops::form_product;
+      KernelRun fused(Op::rms_norm, type);
+      fused.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).in(scale.bytes).run();
+      EXPECT_EQ(fused.get<std::byte>(2), second.get<std::byte>(2)) << name(type) << " " << c.dim;
+      KernelRun kept(Op::rms_norm, type);
+      kept.params(norm).in(x.bytes).in(w.bytes).out(x.bytes.size()).in(scale.bytes);
+      kept.out(x.bytes.size()).run();
+      EXPECT_EQ(kept.get<std::byte>(2), second.get<std::byte>(2)) << name(type) << " " << c.dim;
+      EXPECT_EQ(kept.get<std::byte>(4), first.get<std::byte>(2)) << name(type) << " " << c.dim;
     }
   }
 }
@@ -104,12 +110,13 @@ std::vector<std::byte> add(DType type, const std::vector<std::byte>& a,
 }
 
 std::vector<std::byte> norm(DType type, const std::vector<std::byte>& x,
-                            const std::vector<std::byte>& w, const ops::RmsNormParams& p) {
-  KernelRun run(w.empty() ? Op::rms_norm_no_scale : Op::rms_norm, type);
+                            const std::vector<std::byte>& w, ops::RmsNormParams p) {
+  p.form = 0;
+  KernelRun run(Op::rms_norm, type);
   run.params(p).in(x);
-  if (!w.empty()) run.in(w);
+  w.empty() ? run.none() : run.in(w);
   run.out(x.size()).run();
-  return run.get<std::byte>(w.empty() ? 1 : 2);
+  return run.get<std::byte>(2);
 }
 
 TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
@@ -119,20 +126,21 @@ TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
         const std::size_t n = std::size_t{c.rows} * c.dim;
         const Stored x = store(type, random_floats(n, 9)), r = store(type, random_floats(n, 10));
         const Stored w = store(type, weighted ? random_floats(c.dim, 11) : std::vector<float>{});
-        const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+        ops::RmsNormParams p{0, c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
         const std::vector<std::byte> sum = add(type, x.bytes, r.bytes, n);
-        KernelRun run(Op::add_rms_norm, type);
-        run.params(p).in(x.bytes).in(r.bytes);
+        p.form = ops::form_sum;
+        KernelRun run(Op::rms_norm, type);
+        run.params(p).in(x.bytes);
         weighted ? run.in(w.bytes) : run.none();
-        run.out(x.bytes.size()).out(x.bytes.size()).run();
-        EXPECT_EQ(run.get<std::byte>(3), sum) << name(type) << " " << c.dim;
-        EXPECT_EQ(run.get<std::byte>(4), norm(type, sum, w.bytes, p)) << name(type) << " " << c.dim;
+        run.out(x.bytes.size()).in(r.bytes).out(x.bytes.size()).run();
+        EXPECT_EQ(run.get<std::byte>(4), sum) << name(type) << " " << c.dim;
+        EXPECT_EQ(run.get<std::byte>(2), norm(type, sum, w.bytes, p)) << name(type) << " " << c.dim;
 
-        KernelRun in_place(Op::add_rms_norm, type);
-        in_place.params(p).in(x.bytes).inout(r.bytes);
+        KernelRun in_place(Op::rms_norm, type);
+        in_place.params(p).in(x.bytes);
         weighted ? in_place.in(w.bytes) : in_place.none();
-        in_place.same_as(1).out(x.bytes.size()).run();
-        EXPECT_EQ(in_place.get<std::byte>(3), run.get<std::byte>(3));
+        in_place.out(x.bytes.size()).inout(r.bytes).same_as(3).run();
+        EXPECT_EQ(in_place.get<std::byte>(2), run.get<std::byte>(2));
         EXPECT_EQ(in_place.get<std::byte>(4), run.get<std::byte>(4));
       }
     }
@@ -146,12 +154,13 @@ TEST(NormAdd, SameBitsAsTheTwoOps) {
         const std::size_t n = std::size_t{c.rows} * c.dim;
         const Stored x = store(type, random_floats(n, 12)), r = store(type, random_floats(n, 13));
         const Stored w = store(type, weighted ? random_floats(c.dim, 14) : std::vector<float>{});
-        const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
-        KernelRun run(Op::norm_add, type);
+        ops::RmsNormParams p{0, c.rows, c.dim, 1e-5f, type == DType::f32 ? 1u : 0u};
+        p.form = ops::form_residual;
+        KernelRun run(Op::rms_norm, type);
         run.params(p).in(x.bytes);
         weighted ? run.in(w.bytes) : run.none();
         run.inout(r.bytes).same_as(2).run();
-        EXPECT_EQ(run.get<std::byte>(3), add(type, r.bytes, norm(type, x.bytes, w.bytes, p), n))
+        EXPECT_EQ(run.get<std::byte>(2), add(type, r.bytes, norm(type, x.bytes, w.bytes, p), n))
             << name(type) << " " << c.dim;
       }
     }
@@ -167,22 +176,24 @@ TEST(RmsNormQ, SameBitsAsTheNormThenQuantize) {
       const Stored x = store(DType::f32, values), r = store(DType::f32, random_floats(n, 16));
       const Stored w =
           store(DType::f32, weighted ? random_floats(c.dim, 17) : std::vector<float>{});
-      const ops::RmsNormParams p{c.rows, c.dim, 1e-5f, 1};
+      ops::RmsNormParams p{0, c.rows, c.dim, 1e-5f, 1};
       const std::size_t q8a_bytes = n / 32 * 40;
 
-      KernelRun plain(Op::rms_norm_q, DType::f32);
+      p.form = ops::form_quantized;
+      KernelRun plain(Op::rms_norm, DType::f32);
       plain.params(p).in(x.bytes);
       weighted ? plain.in(w.bytes) : plain.none();
       plain.out(q8a_bytes).run();
       EXPECT_EQ(plain.get<std::byte>(2), quantized(norm(DType::f32, x.bytes, w.bytes, p), c.dim));
 
       const std::vector<std::byte> sum = add(DType::f32, x.bytes, r.bytes, n);
-      KernelRun added(Op::add_rms_norm_q, DType::f32);
-      added.params(p).in(x.bytes).in(r.bytes);
+      p.form = ops::form_quantized | ops::form_sum;
+      KernelRun added(Op::rms_norm, DType::f32);
+      added.params(p).in(x.bytes);
       weighted ? added.in(w.bytes) : added.none();
-      added.out(x.bytes.size()).out(q8a_bytes).run();
-      EXPECT_EQ(added.get<std::byte>(3), sum);
-      EXPECT_EQ(added.get<std::byte>(4), quantized(norm(DType::f32, sum, w.bytes, p), c.dim));
+      added.out(q8a_bytes).in(r.bytes).out(x.bytes.size()).run();
+      EXPECT_EQ(added.get<std::byte>(4), sum);
+      EXPECT_EQ(added.get<std::byte>(2), quantized(norm(DType::f32, sum, w.bytes, p), c.dim));
     }
   }
 }
@@ -200,7 +211,7 @@ TEST(L2Norm, MatchesDoubleReference) {
         }
       }
       KernelRun run(Op::l2_norm, type);
-      run.params(ops::RmsNormParams{c.rows, c.dim, 1e-6f, 0}).in(x.bytes).out(x.bytes.size()).run();
+      run.params(ops::L2NormParams{c.rows, c.dim, 1e-6f}).in(x.bytes).out(x.bytes.size()).run();
       expect_close(decode(type, run, 1), want, 2e-6 + store_error(type),
                    type == DType::f16 ? 0x1p-24 : 1e-9, "l2_norm");
     }
@@ -251,14 +262,14 @@ class FuseRmsNormMul : public ::testing::Test {
   static constexpr std::uint64_t bytes = rows * dim * 4;
 
   FuseRmsNormMul() {
-    first.set_params(ops::RmsNormParams{rows, dim, 1e-5f, 1});
+    first.set_params(ops::RmsNormParams{0, rows, dim, 1e-5f, 1});
     for (std::uint32_t b : {0u, 1u, 2u}) first.bind(View{{b, 1}, 0, b == 1 ? dim * 4 : bytes});
     second.set_params(ops::ElementwiseParams{rows * dim, 0, 0.0f, 0});
     for (std::uint32_t b : {2u, 3u, 4u}) second.bind(View{{b, 1}, 0, bytes});
   }
   bool fuse() {
-    fused = make_dispatch(Op::rms_norm_mul, DType::u8);
-    return ops::fuse_rms_norm_mul(first, second, fused);
+    fused = make_dispatch(Op::rms_norm, DType::u8);
+    return ops::fuse_norm_mul(first, second, fused);
   }
 
   Dispatch first = make_dispatch(Op::rms_norm), second = make_dispatch(Op::mul);
@@ -270,11 +281,12 @@ TEST_F(FuseRmsNormMul, TakesParamsAndFormatOfTheNorm) {
   EXPECT_EQ(fused.format, DType::f32);
   EXPECT_EQ(fused.params_bytes, sizeof(ops::RmsNormParams));
   EXPECT_EQ(fused.params_as<ops::RmsNormParams>().dim, dim);
-  EXPECT_EQ(fused.views[2], second.views[1]);
-  EXPECT_EQ(fused.views[3], second.views[2]);
+  EXPECT_EQ(fused.params_as<ops::RmsNormParams>().form, ops::form_product);
+  EXPECT_EQ(fused.views[ops::norm_other], second.views[1]);
+  EXPECT_EQ(fused.views[ops::norm_out], second.views[2]);
   std::swap(second.views[0], second.views[1]);
   ASSERT_TRUE(fuse());
-  EXPECT_EQ(fused.views[2], second.views[0]);
+  EXPECT_EQ(fused.views[ops::norm_other], second.views[0]);
 }
 
 TEST_F(FuseRmsNormMul, RefusesOtherCounts) {
@@ -300,7 +312,7 @@ TEST_F(FuseRmsNormMul, RefusesSquares) {
 TEST(RmsNorm, LaunchRefusesShortViews) {
   const std::vector<float> x(8), w(8);
   KernelRun run(Op::rms_norm, DType::f32);
-  run.params(ops::RmsNormParams{2, 8, 1e-5f, 1}).in(x).in(w).out(64);
+  run.params(ops::RmsNormParams{0, 2, 8, 1e-5f, 1}).in(x).in(w).out(64);
   const Status status = run.launch_status();
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);

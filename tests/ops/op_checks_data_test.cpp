@@ -74,9 +74,9 @@ TEST_F(DataOpChecks, Move) {
     ops::gather(s, {.x = f32(s, {3, 8}), .indices = f32(s, {5}), .out = f32(s, {5, 8})});
   });
   expect_unsupported("gather: x is q4_0_r16", [](GraphSession& s) {
-    ops::gather(s, {.x = s.scratch(DType::q4_0_r16, {16, 32}),
+    ops::gather(s, {.x = s.scratch(formats::q4_0_r16, {16, 32}),
                     .indices = s.scratch(DType::u32, {5}),
-                    .out = s.scratch(DType::q4_0_r16, {16, 32})});
+                    .out = s.scratch(formats::q4_0_r16, {16, 32})});
   });
   expect_invalid("transpose: out is [2, 3], expected [3, 2]", [](GraphSession& s) {
     ops::transpose(s, {.x = f32(s, {2, 3}), .out = f32(s, {2, 3})});
@@ -183,9 +183,10 @@ TEST_F(DataOpChecks, Sample) {
 
 TEST_F(DataOpChecks, Embed) {
   expect_accepted([](GraphSession& s) {
-    for (DType type : {DType::bf16, DType::q4_1, DType::q5_0, DType::q5_1, DType::iq4_nl,
-                       DType::q4_0_r16, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
-                       DType::q6_k, DType::iq4_xs, DType::q6_k_r16, DType::a4_bf16_r16}) {
+    for (Format type :
+         {formats::bf16, formats::q4_1, formats::q5_0, formats::q5_1, formats::iq4_nl,
+          formats::q4_0_r16, formats::q2_k, formats::q3_k, formats::q4_k, formats::q5_k,
+          formats::q6_k, formats::iq4_xs, formats::q6_k_r16, formats::a4_bf16_r16}) {
       ops::embed(s, {.table = s.scratch(type, {10, 256}),
                      .out = f32(s, {2, 256}),
                      .tokens = step(s, 2, 1),
@@ -326,13 +327,13 @@ TEST_F(DataOpChecks, Quantize) {
       ops::quantize(s, {.x = f32(s, {3, 256}), .out = q});
       ops::dequantize(s, {.x = q, .out = f32(s, {3, 256})});
     }
-    ops::dequantize(s, {.x = s.scratch(DType::q6_k_r16, {3, 256}), .out = f32(s, {3, 256})});
+    ops::dequantize(s, {.x = s.scratch(formats::q6_k_r16, {3, 256}), .out = f32(s, {3, 256})});
   });
   expect_unsupported("quantize: out is f16", [](GraphSession& s) {
     ops::quantize(s, {.x = f32(s, {32}), .out = s.scratch(DType::f16, {32})});
   });
   expect_unsupported("quantize: out is q4_0_r16", [](GraphSession& s) {
-    ops::quantize(s, {.x = f32(s, {16, 32}), .out = s.scratch(DType::q4_0_r16, {16, 32})});
+    ops::quantize(s, {.x = f32(s, {16, 32}), .out = s.scratch(formats::q4_0_r16, {16, 32})});
   });
   expect_unsupported("dequantize: x is bf16", [](GraphSession& s) {
     ops::dequantize(s, {.x = s.scratch(DType::bf16, {32}), .out = f32(s, {32})});
@@ -340,10 +341,11 @@ TEST_F(DataOpChecks, Quantize) {
   expect_invalid("dequantize: x is [3, 32], out is [96]", [](GraphSession& s) {
     ops::dequantize(s, {.x = s.scratch(DType::q8_0, {3, 32}), .out = f32(s, {96})});
   });
-  expect_invalid("dequantize: x is [2, 16, 32] of q4_0_r16, expected one matrix", [](GraphSession&
-                                                                                         s) {
-    ops::dequantize(s, {.x = s.scratch(DType::q4_0_r16, {2, 16, 32}), .out = f32(s, {2, 16, 32})});
-  });
+  expect_invalid(
+      "dequantize: x is [2, 16, 32] of q4_0_r16, expected one matrix", [](GraphSession& s) {
+        ops::dequantize(
+            s, {.x = s.scratch(formats::q4_0_r16, {2, 16, 32}), .out = f32(s, {2, 16, 32})});
+      });
 }
 
 }  // namespace

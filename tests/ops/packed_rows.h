@@ -75,10 +75,10 @@ inline NativeRows random_rows(DType type, std::uint32_t rows, std::uint32_t cols
 
 inline std::vector<std::byte> pack_matrix(DType native, std::uint32_t rows, std::uint32_t cols,
                                           std::span<const std::byte> bytes,
-                                          quant::Layout layout = quant::Layout::interleaved) {
-  const DType packed = quant::packed_format(native, layout).value();
+                                          Layout layout = Layout::r16) {
+  const Format packed{native, layout};
   std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
-  const Status status = quant::pack(native, packed, rows, cols, bytes, p);
+  const Status status = quant::pack(packed, rows, cols, bytes, p);
   EXPECT_TRUE(status.has_value()) << (status ? "" : status.error().message);
   return p;
 }

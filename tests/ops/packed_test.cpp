@@ -9,30 +9,27 @@
 namespace onepass::test::packed_test {
 namespace {
 
-struct Form {
-  DType native, packed;
-  quant::Layout layout;
-};
-std::vector<Form> all_forms() {
-  std::vector<Form> forms;
-  for (const quant::Layout layout : {quant::Layout::interleaved, quant::Layout::split}) {
+bool exists(Format format) { return info(format).group_rows != 0; }
+
+std::vector<Format> all_packed() {
+  std::vector<Format> all;
+  for (const Layout layout : {Layout::r16, Layout::s16}) {
     for (const DType native : packable_types) {
-      if (const auto packed = quant::packed_format(native, layout)) {
-        forms.push_back({native, *packed, layout});
-      }
+      if (exists({native, layout})) all.push_back({native, layout});
     }
   }
-  return forms;
+  return all;
 }
 
 TEST(Packed, QuantizedFormatsHaveBothLayouts) {
-  EXPECT_EQ(all_forms().size(), std::size(packable_types) + 5);
-  EXPECT_EQ(quant::packed_format(DType::q4_0, quant::Layout::split), DType::q4_0_s16);
-  EXPECT_FALSE(quant::packed_format(DType::f16, quant::Layout::split));
+  EXPECT_EQ(all_packed().size(), std::size(packable_types) + 5);
+  EXPECT_EQ((Format{DType::q4_0, Layout::s16}), formats::q4_0_s16);
+  EXPECT_FALSE(exists({DType::f16, Layout::s16}));
 }
 
 TEST(Packed, EveryRowUnpacksToTheBitsOfItsBlocks) {
-  for (const auto& [native, packed, layout] : all_forms()) {
+  for (const Format packed : all_packed()) {
+    const auto [native, layout] = packed;
     for (std::uint32_t rows : {1u, 15u, 16u, 17u, 50u}) {
       for (std::uint32_t cols : {256u, 768u}) {
         const NativeRows m = random_rows(native, rows, cols, rows * cols);
@@ -55,7 +52,8 @@ TEST(Packed, EveryRowUnpacksToTheBitsOfItsBlocks) {
 }
 
 TEST(Packed, PartsOfSixteenRowsMakeTheWholeMatrix) {
-  for (const auto& [native, packed, layout] : all_forms()) {
+  for (const Format packed : all_packed()) {
+    const auto [native, layout] = packed;
     const std::uint32_t rows = 41, cols = 512;
     const NativeRows m = random_rows(native, rows, cols, 3);
     const std::vector<std::byte> whole = pack_matrix(native, rows, cols, m.bytes, layout);
@@ -65,7 +63,7 @@ TEST(Packed, PartsOfSixteenRowsMakeTheWholeMatrix) {
       const std::uint32_t count = std::min(16u, rows - r);
       const auto offset = static_cast<std::size_t>(storage_bytes(packed, r, cols).value());
       const Status status = quant::pack(
-          native, packed, count, cols, std::span(m.bytes).subspan(r * row_bytes, count * row_bytes),
+          packed, count, cols, std::span(m.bytes).subspan(r * row_bytes, count * row_bytes),
           std::span(parts).subspan(offset));
       ASSERT_TRUE(status) << status.error().message;
     }
@@ -79,8 +77,8 @@ TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
       for (DType type : {DType::f16, DType::bf16}) {
         const std::uint32_t rows = 19, cols = 384;
         const AffineMatrix m = random_affine(bits, group, type, rows, cols, bits + group);
-        for (const quant::Layout layout : {quant::Layout::interleaved, quant::Layout::split}) {
-          const DType packed = quant::packed_affine_format(bits, group, type, layout).value();
+        for (const Layout layout : {Layout::r16, Layout::s16}) {
+          const Format packed{quant::affine_type(bits, group, type).value(), layout};
           std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
           const Status status = quant::pack_affine(m.rows(), packed, rows, cols, p);
           ASSERT_TRUE(status) << status.error().message;
@@ -101,8 +99,7 @@ TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
 TEST(Packed, SplitPlanesAreRowsOfWholePieces) {
   const std::uint32_t rows = 16, cols = 96;
   const NativeRows m = random_rows(DType::q4_0, rows, cols, 9);
-  const std::vector<std::byte> p =
-      pack_matrix(DType::q4_0, rows, cols, m.bytes, quant::Layout::split);
+  const std::vector<std::byte> p = pack_matrix(DType::q4_0, rows, cols, m.bytes, Layout::s16);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t b = 0; b < 3; ++b) {
       const std::byte* block = m.bytes.data() + 18 * (3 * r + b);
@@ -115,32 +112,29 @@ TEST(Packed, SplitPlanesAreRowsOfWholePieces) {
 TEST(Packed, WhatDoesNotFitIsAnError) {
   std::vector<std::byte> src(4096), dst(65536);
   using quant::pack;
-  EXPECT_EQ(pack(DType::q4_0, DType::q8_0_r16, 1, 32, src, dst).error().code,
+  EXPECT_EQ(pack({DType::q2_k, Layout::s16}, 1, 256, src, dst).error().code,
             ErrorCode::unsupported);
-  EXPECT_EQ(pack(DType::q4_0, DType::q4_0, 1, 32, src, dst).error().code, ErrorCode::unsupported);
-  EXPECT_EQ(pack(DType::q4_0, DType::q4_0_r16, 1, 48, src, dst).error().code,
-            ErrorCode::invalid_argument);
-  EXPECT_EQ(pack(DType::f32, DType::f32_r16, 33, 32, src, dst).error().code,
+  EXPECT_EQ(pack(DType::q4_0, 1, 32, src, dst).error().code, ErrorCode::unsupported);
+  EXPECT_EQ(pack(formats::q4_0_r16, 1, 48, src, dst).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(pack(formats::f32_r16, 33, 32, src, dst).error().code,
             ErrorCode::invalid_argument);  // src
-  EXPECT_EQ(pack(DType::q4_k, DType::q4_k_r16, 17, 256, src, std::span(dst).first(2 * 2368 - 1))
-                .error()
-                .code,
+  EXPECT_EQ(pack(formats::q4_k_r16, 17, 256, src, std::span(dst).first(2 * 2368 - 1)).error().code,
             ErrorCode::invalid_argument);  // dst
-  EXPECT_EQ(pack(DType::f32, DType::f32_r16, ~std::uint64_t{0}, 32, src, dst).error().code,
+  EXPECT_EQ(pack(formats::f32_r16, ~std::uint64_t{0}, 32, src, dst).error().code,
             ErrorCode::invalid_argument);
   quant::AffineRows a{src, src, src, 4, 32, DType::f16};
-  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 64, dst).error().code,
+  EXPECT_EQ(quant::pack_affine(a, formats::a4_f16_r16, 1, 64, dst).error().code,
             ErrorCode::unsupported);
   a.group_size = 128;
-  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 64, dst).error().code,
+  EXPECT_EQ(quant::pack_affine(a, formats::a4_f16_r16, 1, 64, dst).error().code,
             ErrorCode::invalid_argument);
-  EXPECT_EQ(quant::pack_affine(a, DType::a8_f16_r16, 1, 128, dst).error().code,
+  EXPECT_EQ(quant::pack_affine(a, formats::a8_f16_r16, 1, 128, dst).error().code,
             ErrorCode::unsupported);
   a.scales = {};
-  EXPECT_EQ(quant::pack_affine(a, DType::a4_f16_r16, 1, 128, dst).error().code,
+  EXPECT_EQ(quant::pack_affine(a, formats::a4_f16_r16, 1, 128, dst).error().code,
             ErrorCode::invalid_argument);
-  EXPECT_FALSE(quant::packed_format(DType::q8a));
-  EXPECT_FALSE(quant::packed_affine_format(4, 64, DType::f32));
+  EXPECT_FALSE(exists({DType::q8a, Layout::r16}));
+  EXPECT_FALSE(quant::affine_type(4, 64, DType::f32));
 }
 
 }  // namespace

@@ -179,8 +179,9 @@ void Bench::record_into(GraphSession& session, const GraphSpec& graph) {
                            .out = floats(op.places[2], op.rows)});
         break;
       case OpType::rms_norm_mul: {
-        Dispatch d = make_dispatch(Op::rms_norm_mul);
-        d.set_params(ops::RmsNormParams{op.rows, op.places[0].bytes / 4 / op.rows, 1e-5f, 1});
+        Dispatch d = make_dispatch(Op::rms_norm);
+        d.set_params(ops::RmsNormParams{ops::form_product, op.rows,
+                                        op.places[0].bytes / 4 / op.rows, 1e-5f, 1});
         for (std::uint32_t i = 0; i < op.n; ++i) d.bind(view(op.places[i]));
         session.encode(d);
         break;

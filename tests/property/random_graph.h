@@ -39,7 +39,7 @@ enum class OpType : std::uint8_t {
   hash,          // the caller's own kernel
   rms_norm,      // x, weight, out
   mul,           // a, b, out
-  rms_norm_mul,  // x, weight, scale, out; only made by mutants
+  rms_norm_mul,  // x, weight, out, factor; only made by mutants
   fence,
   barrier,  // a recorded one, which passes may drop
 };

@@ -87,8 +87,8 @@ std::vector<Block> initial_memory(const GraphSpec& graph) {
 
 void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, InputLog& log) {
   if (!op.is_dispatch()) return;
-  std::array<std::byte*, max_operands> data{};
-  std::array<std::uint64_t, max_operands> bytes{};
+  std::array<std::byte*, max_views> data{};  // with the slots that ops leave empty
+  std::array<std::uint64_t, max_views> bytes{};
   for (std::uint32_t i = 0; i < op.n; ++i) {
     const Place& p = op.places[i];
     data[i] = memory[graph.buffers[p.buffer].memory].bytes.data() + graph.first_byte(p);
@@ -107,7 +107,7 @@ void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, I
   static const CpuKernelFn norm = cpu_function(row_of(Op::rms_norm)),
                            mul = cpu_function(row_of(Op::mul));
   const std::uint32_t dim = op.places[0].bytes / 4 / op.rows;
-  const ops::RmsNormParams norm_params{op.rows, dim, 1e-5f, 1};
+  ops::RmsNormParams norm_params{0, op.rows, dim, 1e-5f, 1};
   switch (op.type) {
     case OpType::hash:
       call(hash_kernel, hash_params(op), op.tiles);
@@ -119,7 +119,8 @@ void run_op(const GraphSpec& graph, const OpSpec& op, std::span<Block> memory, I
       call(mul, ops::ElementwiseParams{op.rows * dim, 0, 0.0f, 0}, 1);
       break;
     case OpType::rms_norm_mul:
-      call(cpu_function(row_of(Op::rms_norm_mul)), norm_params, 1);
+      norm_params.form = ops::form_product;
+      call(norm, norm_params, 1);
       break;
     case OpType::fence:
     case OpType::barrier:

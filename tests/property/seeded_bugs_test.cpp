@@ -210,8 +210,8 @@ GraphSpec fused(const GraphSpec& g, const Pair& pair) {
   both.rows = norm.rows;
   both.add(norm.places[0], Access::read);
   both.add(norm.places[1], Access::read);
-  both.add(mul.places[pair.other], Access::read);
   both.add(mul.places[2], Access::write);
+  both.add(mul.places[pair.other], Access::read);
   mul = both;
   out.ops.erase(out.ops.begin() + static_cast<std::ptrdiff_t>(pair.norm));
   return out;

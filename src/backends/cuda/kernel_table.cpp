@@ -48,7 +48,7 @@ namespace onepass::cuda {
 std::span<const KernelImage> kernel_images() noexcept {
 #define ONEPASS_IMAGE(family, stem, rows) KernelImage{rows, ONEPASS_FATBIN(family, stem)},
 #define CUDA_FORMAT(format, ...) \
-  ONEPASS_IMAGE(matmul, cuda_##format, ops::matmul_cuda_kernels(DType::format))
+  ONEPASS_IMAGE(matmul, cuda_##format, ops::matmul_cuda_kernels(formats::format))
   static const std::array images{ONEPASS_CUDA_IMAGES(ONEPASS_IMAGE)
 #include "ops/shared/cuda_formats.def"
   };

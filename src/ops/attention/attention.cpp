@@ -97,8 +97,8 @@ void attention(GraphSession& s, const Attention& a, Here here) {
   p.softcap = a.softcap;
   p.v_type = static_cast<std::uint32_t>(a.v.dtype);
 
-  const Op op = a.out.dtype == DType::q8a ? Op::attention_q : Op::attention;
-  Dispatch d = dispatch(op, a.k.dtype, here);
+  p.form = a.out.dtype == DType::q8a ? form_quantized : 0;
+  Dispatch d = dispatch(Op::attention, a.k.dtype, here);
   d.set_params(p);
   d.bind(q);
   d.bind(k);

@@ -481,7 +481,7 @@ OP_INLINE void finish_row(const AttentionTile& t, const AttentionKeys& keys, std
 }
 
 template <class K, bool Quantized>
-void attention(const KernelArgs& a) noexcept {
+OP_NOINLINE void attend(const KernelArgs& a) noexcept {
   const auto& p = params<AttentionParams>(a);
   const std::uint64_t n_pages = a.bytes[4] / 4;
   AttentionTile t{
@@ -560,16 +560,24 @@ void attention(const KernelArgs& a) noexcept {
   }
 }
 
-#define ATTENTION_ROWS(op, quantized)                                                          \
-  cpu_row(Op::op, DType::f32, #op "_f32_f32", launch_attention, attention<float, quantized>,   \
-          OP_ISA_FEATURE),                                                                     \
-      cpu_row(Op::op, DType::f16, #op "_f16_f32", launch_attention, attention<F16, quantized>, \
-              OP_ISA_FEATURE),                                                                 \
-      cpu_row(Op::op, DType::q8_0, #op "_q8_0_f32", launch_attention,                          \
-              attention<quant::BlockQ8_0, quantized>, OP_ISA_FEATURE)
-constexpr KernelRow attention_rows[] = {ATTENTION_ROWS(attention, false),
-                                        ATTENTION_ROWS(attention_q, true)};
-#undef ATTENTION_ROWS
+template <class K>
+void attention(const KernelArgs& a) noexcept {
+  if ((params<AttentionParams>(a).form & form_quantized) != 0) {
+    attend<K, true>(a);
+  } else {
+    attend<K, false>(a);
+  }
+}
+
+constexpr KernelRow attention_row(Format format, const char* name, CpuKernelFn cpu) {
+  KernelRow row = cpu_row(Op::attention, format, name, launch_attention, cpu, OP_ISA_FEATURE);
+  row.forms = form_quantized;
+  return row;
+}
+constexpr KernelRow attention_rows[] = {
+    attention_row(DType::f32, "attention_f32_f32", attention<float>),
+    attention_row(DType::f16, "attention_f16_f32", attention<F16>),
+    attention_row(DType::q8_0, "attention_q8_0_f32", attention<quant::BlockQ8_0>)};
 
 }  // namespace onepass::ops::OP_ISA
 

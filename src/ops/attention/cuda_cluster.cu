@@ -14,5 +14,5 @@
   extern "C" __global__ void name(const __grid_constant__ onepass::CudaArgs) {}
 #endif
 
-ONEPASS_CLUSTER_KERNEL(rope_attention_q_64, 64)
-ONEPASS_CLUSTER_KERNEL(rope_attention_q_128, 128)
+ONEPASS_CLUSTER_KERNEL(rope_attention_64, 64)
+ONEPASS_CLUSTER_KERNEL(rope_attention_128, 128)

@@ -29,8 +29,9 @@ enum ClusterView {
 
 __device__ inline AttentionParams attention_params(const RopeAttentionParams& p) {
   const RopeStoreParams& s = p.store;
-  return {1, s.heads, s.kv_heads, s.head_dim, s.slots, s.capacity, s.ring,
-          1, 0,       p.causal,   p.window,   p.scale, p.softcap,  s.v_type};
+  return {form_quantized, 1,          s.heads, s.kv_heads, s.head_dim,
+          s.slots,        s.capacity, s.ring,  1,          0,
+          p.causal,       p.window,   p.scale, p.softcap,  s.v_type};
 }
 
 // The pairs of a head that a lane has: lane, lane + 32, ...

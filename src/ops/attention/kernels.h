@@ -7,7 +7,7 @@
 
 namespace onepass::ops {
 
-// attention and attention_q. On the CPU a tile is a block of rows, one kv head, and a share of the
+// On the CPU a tile is a block of rows, one kv head, and a share of the
 // keys where there would be too few tiles otherwise (launch_tiling.h).
 Status launch_attention(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
@@ -19,7 +19,10 @@ enum class AttentionVariant : std::uint16_t { plain, f16_64, f16_128, f16_256, r
 Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 std::span<const KernelRow> attention_cluster_kernels() noexcept;
-// rope_attention_q. Launch::variant 0: heads of 64 elements, 1: of 128.
+// One row, halves in the caches, heads of 64 or 128 elements that turn whole, at most split_queries
+// of them for one of the caches.
+bool accepts_rope_attention(const DeviceInfo& device, const Dispatch& d);
+// Launch::variant 0: heads of 64 elements, 1: of 128.
 Status launch_rope_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 
 }  // namespace onepass::ops

@@ -26,7 +26,7 @@ bool is_cache_type(std::uint32_t type) noexcept {
 
 Status launch_attention(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   const AttentionParams p = d.params_as<AttentionParams>();
-  const bool to_q8a = d.op == Op::attention_q;
+  const bool to_q8a = (p.form & form_quantized) != 0;
   const bool paged = d.n_views > 4 && d.views[4].bytes != 0;
   const bool has_sinks = d.n_views > 5 && d.views[5].bytes != 0;
   const auto refuse = [&d](const char* why) {
@@ -102,7 +102,7 @@ std::uint64_t most_chunks(const AttentionParams& p, std::uint64_t n_pages) noexc
 Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_attention(device, d, launch));
   const AttentionParams p = d.params_as<AttentionParams>();
-  const AttentionVariant variant = variant_of(d.format, p);
+  const AttentionVariant variant = variant_of(d.format.type, p);
   launch.variant = static_cast<std::uint16_t>(variant);
   const std::uint64_t y = std::uint64_t{p.kv_heads} * head_groups(p);
   if (p.rows > max_cuda_grid_y || p.kv_heads > max_cuda_grid_y || y > max_cuda_grid_x) {
@@ -130,7 +130,7 @@ Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch
   launch.grid = {static_cast<std::uint32_t>(y), splits, p.rows};
   launch.group = {split_threads, 1, 1};
 
-  const bool whole_rows = d.op == Op::attention_q && heads_share_blocks(p);
+  const bool whole_rows = (p.form & form_quantized) != 0 && heads_share_blocks(p);
   const SplitScratch scratch = split_scratch(p, splits);
   launch.scratch_bytes = launch.persistent_bytes = 0;
   if (splits > 1 || whole_rows) {
@@ -146,11 +146,23 @@ Status launch_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch
   return {};
 }
 
+bool accepts_rope_attention(const DeviceInfo&, const Dispatch& d) {
+  const RopeStoreParams p = d.params_as<RopeAttentionParams>().store;
+  const auto half = static_cast<std::uint32_t>(DType::f16);
+  const auto has = [&d](std::size_t i) { return i < d.n_views && d.views[i].bytes != 0; };
+  return p.rows == 1 && d.format == DType::f16 && p.k_type == half && p.v_type == half &&
+         (p.head_dim == 64 || p.head_dim == 128) && 2 * p.angles.pairs == p.head_dim &&
+         p.kv_heads != 0 && p.heads != 0 && p.heads % p.kv_heads == 0 &&
+         p.heads / p.kv_heads <= split_queries && p.kv_heads <= max_cuda_grid_x &&
+         p.capacity != 0 && product({p.slots, p.kv_heads, p.capacity}) < ~0u && d.n_views == 12 &&
+         d.views[10].offset % 16 == 0 && d.views[11].offset % 16 == 0 &&
+         (!has(7) || (p.capacity == page_positions && p.ring == 0));
+}
+
 Status launch_rope_attention_cuda(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const auto params = d.params_as<RopeAttentionParams>();
   const RopeStoreParams& p = params.store;
   const auto has = [&d](std::size_t i) { return i < d.n_views && d.views[i].bytes != 0; };
-  const auto half = static_cast<std::uint32_t>(DType::f16);
   const std::uint64_t q = matrix_bytes(DType::f32, p.heads, p.head_dim);
   const std::uint64_t kv = matrix_bytes(DType::f32, p.kv_heads, p.head_dim);
   const std::uint64_t norm = product({p.head_dim, 4});
@@ -160,16 +172,6 @@ Status launch_rope_attention_cuda(const DeviceInfo&, const Dispatch& d, Launch& 
       expect_views(d, {q, has(1) ? norm : 0, kv, has(3) ? norm : 0, kv, StepState::size_bytes(1, 1),
                        has(6) ? 4ull * p.angles.pairs : 0, 0, has(8) ? product({p.heads, 4}) : 0,
                        matrix_bytes(DType::q8a, 1, product({p.heads, p.head_dim})), cache, cache}));
-  const bool dim_fits = p.head_dim == 64 || p.head_dim == 128;
-  if (p.rows != 1 || d.format != DType::f16 || p.k_type != half || p.v_type != half || !dim_fits ||
-      p.kv_heads == 0 || p.heads == 0 || p.heads % p.kv_heads != 0 ||
-      p.heads / p.kv_heads > split_queries || p.kv_heads > max_cuda_grid_x ||
-      2 * p.angles.pairs != p.head_dim || p.capacity == 0 || d.views[10].offset % 16 != 0 ||
-      d.views[11].offset % 16 != 0 || product({p.slots, p.kv_heads, p.capacity}) >= ~0u ||
-      (has(7) && (p.capacity != page_positions || p.ring != 0))) {
-    return fail(ErrorCode::invalid_argument, "rope_attention_q: params do not fit together", d.file,
-                d.line);
-  }
   launch.variant = p.head_dim == 64 ? 0 : 1;
   launch.grid = {p.kv_heads, cluster_blocks, 1};
   launch.group = {cluster_threads, 1, 1};

@@ -2,12 +2,13 @@
 #define ONEPASS_OPS_ATTENTION_PARAMS_H_
 
 #include "ops/rope/params.h"
-#include "ops/shared/lang.h"
+#include "ops/shared/forms.h"
 
 OP_BEGIN_NAMESPACE
 
 // Views: q, k, v, step (may be empty), pages (may be empty), sinks (may be empty), out.
 struct AttentionParams {
+  op_u32 form;
   op_u32 rows;
   op_u32 heads;
   op_u32 kv_heads;

@@ -48,7 +48,7 @@ template <DType Type>
 void embed_packed(const KernelArgs& a) noexcept {
   const auto& p = a.params_as<EmbedParams>();
   embed_rows(a, p, 1, a.ptr<float>(2), [&](std::uint32_t token, float* out) {
-    quant::unpack_row(Type, a.data[0], token, p.dim, out);
+    quant::unpack_row({Type, Layout::r16}, a.data[0], token, p.dim, out);
   });
 }
 
@@ -69,39 +69,33 @@ void embed_affine(const KernelArgs& a) noexcept {
   });
 }
 
-constexpr KernelRow table_row(Op op, DType format, const char* name, LaunchFn launch,
+constexpr KernelRow table_row(Op op, Format format, const char* name, LaunchFn launch,
                               CpuKernelFn cpu) noexcept {
   KernelRow row = cpu_row(op, format, name, launch, cpu);
   row.lower = op == Op::embed ? lower_embed : lower_embed_affine;
   return row;
 }
 
-#define PACKED(format)                                                       \
-  table_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, \
-            embed_packed<DType::format>)
+#define PACKED(type)                                                                 \
+  table_row(Op::embed, formats::type##_r16, "embed_" #type "_r16_f32", launch_embed, \
+            embed_packed<DType::type>)
 
 constexpr KernelRow kernels[] = {
     table_row(Op::embed, DType::f32, "embed_f32_f32", launch_embed, embed<float>),
     table_row(Op::embed, DType::f16, "embed_f16_f32", launch_embed, embed<F16>),
     table_row(Op::embed, DType::bf16, "embed_bf16_f32", launch_embed, embed<BF16>),
 #define BLOCK(format, Block) \
-  table_row(Op::embed, DType::format, "embed_" #format "_f32", launch_embed, embed<quant::Block>),
+  table_row(Op::embed, formats::format, "embed_" #format "_f32", launch_embed, embed<quant::Block>),
     ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
-        PACKED(f32_r16),
-    PACKED(f16_r16),
-    PACKED(bf16_r16),
-    PACKED(q4_0_r16),
-    PACKED(q8_0_r16),
-    PACKED(q4_k_r16),
-    PACKED(q5_k_r16),
-    PACKED(q6_k_r16),
-    PACKED(a4_f16_r16),
-    PACKED(a4_bf16_r16),
-    PACKED(a8_f16_r16),
-    PACKED(a8_bf16_r16),
-    table_row(Op::embed_affine, DType::f32, "embed_affine_f32", launch_embed_affine,
-              embed_affine<float>),
+#define LAYOUT_r16(type) PACKED(type),
+#define LAYOUT_s16(type)
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type)
+#include "onepass/tables/formats.def"
+#undef LAYOUT_r16
+#undef LAYOUT_s16
+        table_row(Op::embed_affine, DType::f32, "embed_affine_f32", launch_embed_affine,
+                  embed_affine<float>),
     table_row(Op::embed_affine, DType::f16, "embed_affine_f16", launch_embed_affine,
               embed_affine<F16>),
     table_row(Op::embed_affine, DType::bf16, "embed_affine_bf16", launch_embed_affine,

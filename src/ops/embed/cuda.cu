@@ -117,9 +117,13 @@ EMBED_KERNEL(embed_bf16_f32, embed<onepass::ops::Bfloat>)
 #define BLOCK(format, Block) EMBED_KERNEL(embed_##format##_f32, embed<onepass::quant::Block>)
 ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
-#define SPLIT(format, Form) EMBED_KERNEL(embed_##format##_f32, embed_split<onepass::quant::Form>)
-ONEPASS_SPLIT_FORMATS(SPLIT)
-#undef SPLIT
+#define LAYOUT_r16(format, Form)
+#define LAYOUT_s16(format, Form) \
+  EMBED_KERNEL(embed_##format##_f32, embed_split<onepass::quant::Form>)
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type##_##layout, Form)
+#include "onepass/tables/formats.def"
+#undef LAYOUT_r16
+#undef LAYOUT_s16
 EMBED_KERNEL(embed_affine_f32, embed_affine<float>)
 EMBED_KERNEL(embed_affine_f16, embed_affine<onepass::ops::Half>)
 EMBED_KERNEL(embed_affine_bf16, embed_affine<onepass::ops::Bfloat>)

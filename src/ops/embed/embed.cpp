@@ -6,7 +6,7 @@ namespace onepass::ops {
 namespace {
 
 // Everything but activations and integers.
-constexpr TypeSet table_types = row_types | block_types | (any_type & ~unpacked_types);
+constexpr TypeSet table_types = row_types | block_types | packed_types;
 
 View check_tokens(Checks& c, const View& tokens, bool are_u32, std::uint32_t rows) noexcept {
   return are_u32 ? c.memory("tokens", tokens, std::uint64_t{rows} * 4) : c.step("tokens", tokens);
@@ -29,7 +29,7 @@ void embed(GraphSession& s, const Embed& a, Here here) {
   c.disjoint(out, "tokens", tokens);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::embed, a.table.dtype, here);
+  Dispatch d = dispatch(Op::embed, a.table.format(), here);
   d.set_params(EmbedParams{rows, a.table.shape[0], dim, a.tokens_are_u32 ? 1u : 0u, a.scale, 0, 0});
   d.bind(table);
   d.bind(tokens);

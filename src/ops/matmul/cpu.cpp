@@ -63,72 +63,57 @@ XRows rows_of(const KernelArgs& a, const Block& b, std::size_t m, std::size_t k)
           a.ptr<const float>(0) + begin * k};
 }
 
-template <class W>
-void matmul_to(const KernelArgs& a, const float* bias, const float* residual, float* out) noexcept {
-  const auto& p = a.params_as<MatmulParams>();
-  const Block b = block_of(a, p.n);
-  const XRows rows = rows_of(a, b, p.m, p.k);
-  float y[matmul_block_m];
-  for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    dot_weight_row(a.ptr<const W>(1), n, rows.x, rows.count, p.k, y);
-    for (std::size_t r = 0; r < rows.count; ++r) {
-      const std::size_t at = (rows.begin + r) * p.n + n;
-      if (bias) y[r] += bias[n];
-      if (residual) y[r] += residual[at];
-      out[at] = y[r];
-    }
-  }
+// The bias of a part; null: none.
+const float* bias_of(const KernelArgs& a, const MatmulParams& p, op_u32 part) noexcept {
+  const bool there = (p.form & form_bias) != 0 && a.bytes[matmul_bias(part)] != 0;
+  return there ? a.ptr<const float>(matmul_bias(part)) : nullptr;
 }
+
+// y[r] = x[r] * row n of a part [+ bias]
 template <class W>
-void matmul(const KernelArgs& a) noexcept {
-  matmul_to<W>(a, nullptr, nullptr, a.ptr<float>(2));
-}
-template <class W>
-void matmul_bias(const KernelArgs& a) noexcept {
-  matmul_to<W>(a, a.ptr<const float>(2), nullptr, a.ptr<float>(3));
-}
-template <class W>
-void matmul_add(const KernelArgs& a) noexcept {
-  matmul_to<W>(a, nullptr, a.ptr<const float>(2), a.ptr<float>(3));
-}
-template <class W>
-void matmul_bias_add(const KernelArgs& a) noexcept {
-  matmul_to<W>(a, a.ptr<const float>(2), a.ptr<const float>(3), a.ptr<float>(4));
+void dot_part(const KernelArgs& a, const MatmulParams& p, op_u32 part, std::uint64_t n,
+              const XRows& rows, float* y) noexcept {
+  dot_weight_row(a.ptr<const W>(matmul_weight(part)), n, rows.x, rows.count, p.k, y);
+  const float* bias = bias_of(a, p, part);
+  if (bias == nullptr) return;
+  for (std::size_t r = 0; r < rows.count; ++r) y[r] += bias[n];
 }
 
 template <class W>
-void matmul_3(const KernelArgs& a) noexcept {
-  const auto& p = a.params_as<Matmul3Params>();
-  const std::uint64_t sizes[3] = {p.n0, p.n1, p.n2};
-  const Block b = block_of(a, sizes[0] + sizes[1] + sizes[2]);
-  const XRows rows = rows_of(a, b, p.m, p.k);
-  float y[matmul_block_m];
-  for (std::uint64_t i = b.n_begin; i < b.n_end; ++i) {
-    std::uint64_t n = i;
-    std::size_t part = 0;
-    while (n >= sizes[part]) n -= sizes[part++];
-    dot_weight_row(a.ptr<const W>(1 + part), n, rows.x, rows.count, p.k, y);
-    const float* bias = a.bytes[4 + part] > 0 ? a.ptr<const float>(4 + part) : nullptr;
-    for (std::size_t r = 0; r < rows.count; ++r) {
-      a.ptr<float>(7 + part)[(rows.begin + r) * sizes[part] + n] = bias ? y[r] + bias[n] : y[r];
-    }
-  }
-}
-
-template <class W>
-void matmul_glu(const KernelArgs& a) noexcept {
-  const auto& p = a.params_as<MatmulGluParams>();
-  const Block b = block_of(a, p.n);
+void gated_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
+  const Block b = block_of(a, p.n0);
   const XRows rows = rows_of(a, b, p.m, p.k);
   float gate[matmul_block_m], up[matmul_block_m];
   for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    dot_weight_row(a.ptr<const W>(1), n, rows.x, rows.count, p.k, gate);
-    dot_weight_row(a.ptr<const W>(2), n, rows.x, rows.count, p.k, up);
+    dot_part<W>(a, p, 0, n, rows, gate);
+    dot_part<W>(a, p, 1, n, rows, up);
     for (std::size_t r = 0; r < rows.count; ++r) {
       const float y = p.activation == 0   ? op_silu(gate[r])
                       : p.activation == 1 ? op_gelu(gate[r])
                                           : op_gelu_erf(gate[r]);
-      a.ptr<float>(3)[(rows.begin + r) * p.n + n] = y * up[r];
+      a.ptr<float>(matmul_out(0))[(rows.begin + r) * p.n0 + n] = y * up[r];
+    }
+  }
+}
+
+template <class W>
+void matmul(const KernelArgs& a) noexcept {
+  const auto& p = a.params_as<MatmulParams>();
+  if ((p.form & form_product) != 0) return gated_matmul<W>(a, p);
+  const std::uint64_t sizes[matmul_max_parts] = {p.n0, p.n1, p.n2};
+  const Block b = block_of(a, sizes[0] + sizes[1] + sizes[2]);
+  const XRows rows = rows_of(a, b, p.m, p.k);
+  const float* residual =
+      (p.form & form_residual) != 0 ? a.ptr<const float>(matmul_residual) : nullptr;
+  float y[matmul_block_m];
+  for (std::uint64_t i = b.n_begin; i < b.n_end; ++i) {
+    std::uint64_t n = i;
+    op_u32 part = 0;
+    while (n >= sizes[part]) n -= sizes[part++];
+    dot_part<W>(a, p, part, n, rows, y);
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      const std::size_t at = (rows.begin + r) * sizes[part] + n;
+      a.ptr<float>(matmul_out(part))[at] = residual ? y[r] + residual[at] : y[r];
     }
   }
 }
@@ -136,20 +121,21 @@ void matmul_glu(const KernelArgs& a) noexcept {
 template <class W>
 void matmul_id(const KernelArgs& a) noexcept {
   const auto& p = a.params_as<MatmulIdParams>();
-  const Block b = block_of(a, p.n);
+  const std::uint64_t n = p.product.n0, k = p.product.k;
+  const Block b = block_of(a, n);
   const std::uint64_t pair = b.tile_m;
-  if (pair >= std::uint64_t{p.tokens} * p.used) return;
-  const std::uint32_t expert = a.ptr<const std::uint32_t>(2)[pair];
-  const float* x = a.ptr<const float>(0) + (p.pair_rows != 0 ? pair : pair / p.used) * p.k;
-  float* out = a.ptr<float>(3) + pair * p.n;
+  if (pair >= p.product.m) return;
+  const std::uint32_t expert = a.ptr<const std::uint32_t>(matmul_ids)[pair];
+  const float* x = a.ptr<const float>(matmul_x) + (p.pair_rows != 0 ? pair : pair / p.used) * k;
+  float* out = a.ptr<float>(matmul_out(0)) + pair * n;
   if (expert >= p.experts) {
     if (p.first_expert == 0) std::fill(out + b.n_begin, out + b.n_end, 0.0f);
     return;
   }
   const std::uint64_t bound = std::uint64_t{expert} - p.first_expert;
   if (bound >= (p.bound_experts != 0 ? p.bound_experts : p.experts)) return;
-  for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    dot_weight_row(a.ptr<const W>(1), bound * p.n + n, x, 1, p.k, out + n);
+  for (std::uint64_t i = b.n_begin; i < b.n_end; ++i) {
+    dot_weight_row(a.ptr<const W>(matmul_weight(0)), bound * n + i, x, 1, k, out + i);
   }
 }
 
@@ -186,22 +172,24 @@ void unpack(unsigned bits, const std::uint8_t* stream, std::size_t begin, std::s
 
 template <class S>
 void matmul_affine(const KernelArgs& a) noexcept {
-  const auto& p = a.params_as<MatmulAffineParams>();
-  const Block b = block_of(a, p.n);
+  const auto& affine = a.params_as<MatmulAffineParams>();
+  const MatmulParams& p = affine.product;
+  const std::size_t bits = affine.bits, group_size = affine.group_size;
+  const Block b = block_of(a, p.n0);
   const std::size_t m_begin = b.tile_m * matmul_block_m;
   const std::size_t m = std::min<std::size_t>(matmul_block_m, p.m - m_begin);
-  const std::size_t row_bytes = std::size_t{p.k} * p.bits / 8, groups = p.k / p.group_size;
-  const float* x = a.ptr<const float>(0) + m_begin * p.k;
+  const std::size_t row_bytes = p.k * bits / 8, groups = p.k / group_size;
+  const float* x = a.ptr<const float>(matmul_x) + m_begin * p.k;
   for (std::uint64_t n = b.n_begin; n < b.n_end; ++n) {
-    const std::uint8_t* stream = a.ptr<const std::uint8_t>(1) + n * row_bytes;
-    const S* scales = a.ptr<const S>(2) + n * groups;
-    const S* biases = a.ptr<const S>(3) + n * groups;
+    const std::uint8_t* stream = a.ptr<const std::uint8_t>(matmul_weight(0)) + n * row_bytes;
+    const S* scales = a.ptr<const S>(matmul_scales) + n * groups;
+    const S* biases = a.ptr<const S>(matmul_biases) + n * groups;
     const auto load = [&](std::size_t begin, std::size_t count, float* buffer) {
-      unpack(p.bits, stream, begin, count, buffer);
-      for (std::size_t i = 0; i < count; i += p.group_size) {
-        const float scale = to_float(scales[(begin + i) / p.group_size]);
-        const float bias = to_float(biases[(begin + i) / p.group_size]);
-        for (std::size_t j = 0; j < p.group_size; ++j) {
+      unpack(affine.bits, stream, begin, count, buffer);
+      for (std::size_t i = 0; i < count; i += group_size) {
+        const float scale = to_float(scales[(begin + i) / group_size]);
+        const float bias = to_float(biases[(begin + i) / group_size]);
+        for (std::size_t j = 0; j < group_size; ++j) {
           buffer[i + j] = buffer[i + j] * scale + bias;
         }
       }
@@ -209,32 +197,28 @@ void matmul_affine(const KernelArgs& a) noexcept {
     };
     float y[matmul_block_m];
     dot_rows(x, m, p.k, load, y);
-    for (std::size_t r = 0; r < m; ++r) a.ptr<float>(4)[(m_begin + r) * p.n + n] = y[r];
+    for (std::size_t r = 0; r < m; ++r)
+      a.ptr<float>(matmul_out(0))[(m_begin + r) * p.n0 + n] = y[r];
   }
 }
 
-constexpr KernelRow split_row(Op op, DType format, const char* name, LaunchFn launch,
-                              CpuKernelFn cpu) noexcept {
-  KernelRow row = cpu_row(op, format, name, launch, cpu);
-  row.lower = matmul_lower(op);
-  return row;
+constexpr KernelRow row(Op op, Format format, const char* name, LaunchFn launch, CpuKernelFn cpu) {
+  KernelRow r = cpu_row(op, format, name, launch, cpu);
+  r.lower = matmul_lower(op);
+  return r;
+}
+constexpr KernelRow matmul_row(Format format, const char* name, CpuKernelFn cpu) {
+  KernelRow r = row(Op::matmul, format, name, launch_matmul, cpu);
+  r.forms = form_parts | form_bias | form_product | form_residual;
+  r.accepts = accepts_cpu_matmul;
+  return r;
 }
 
 // One line per format that is not packed.
-#define OP_WEIGHTS(format, W)                                                                    \
-  split_row(Op::matmul, DType::format, "matmul_" #format "_f32", launch_matmul, matmul<W>),      \
-      cpu_row(Op::matmul_bias, DType::format, "matmul_bias_" #format "_f32", launch_matmul_bias, \
-              matmul_bias<W>),                                                                   \
-      cpu_row(Op::matmul_add, DType::format, "matmul_add_" #format "_f32", launch_matmul_add,    \
-              matmul_add<W>),                                                                    \
-      cpu_row(Op::matmul_bias_add, DType::format, "matmul_bias_add_" #format "_f32",             \
-              launch_matmul_bias_add, matmul_bias_add<W>),                                       \
-      cpu_row(Op::matmul_3, DType::format, "matmul_3_" #format "_f32", launch_matmul_3,          \
-              matmul_3<W>),                                                                      \
-      cpu_row(Op::matmul_glu, DType::format, "matmul_glu_" #format "_f32", launch_matmul_glu,    \
-              matmul_glu<W>),                                                                    \
-      split_row(Op::matmul_id, DType::format, "matmul_id_" #format "_f32", launch_matmul_id,     \
-                matmul_id<W>)
+#define OP_WEIGHTS(format, W)                                                            \
+  matmul_row(formats::format, "matmul_" #format "_f32", matmul<W>),                      \
+      row(Op::matmul_id, formats::format, "matmul_id_" #format "_f32", launch_matmul_id, \
+          matmul_id<W>)
 
 constexpr KernelRow kernels[] = {
     OP_WEIGHTS(f32, float),
@@ -243,12 +227,12 @@ constexpr KernelRow kernels[] = {
 #define OP_BLOCK(format, Block) OP_WEIGHTS(format, quant::Block),
     ONEPASS_BLOCK_FORMATS(OP_BLOCK)
 #undef OP_BLOCK
-        split_row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
-                  matmul_affine<float>),
-    split_row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
-              matmul_affine<F16>),
-    split_row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
-              matmul_affine<BF16>),
+        row(Op::matmul_affine, DType::f32, "matmul_affine_f32_f32", launch_matmul_affine,
+            matmul_affine<float>),
+    row(Op::matmul_affine, DType::f16, "matmul_affine_f16_f32", launch_matmul_affine,
+        matmul_affine<F16>),
+    row(Op::matmul_affine, DType::bf16, "matmul_affine_bf16_f32", launch_matmul_affine,
+        matmul_affine<BF16>),
 };
 #undef OP_WEIGHTS
 

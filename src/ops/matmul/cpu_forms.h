@@ -110,8 +110,6 @@ struct Symmetric {
     (Simd::store(acc + 16 * J, sums[J]), ...);
   }
 };
-using Q4_0Form = Symmetric<quant::PackedQ4_0, 4, 8>;
-using Q8_0Form = Symmetric<quant::PackedQ8_0, 8, 128>;
 
 // value = d * scale * number - dmin * minimum; sum is dx * (sum of x)
 template <class Packed, int Bits>
@@ -151,11 +149,9 @@ struct KForm {
     (Simd::store(acc + 16 * J, sums[J]), ...);
   }
 };
-using Q4_KForm = KForm<quant::PackedQ4_K, 4>;
-using Q5_KForm = KForm<quant::PackedQ5_K, 5>;
 
-struct Q6_KForm {
-  using Packed = quant::PackedQ6_K;
+template <class Packed>
+struct Signed6 {
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
 
@@ -203,9 +199,8 @@ struct LoadBF16 {
 };
 
 // value = scale * number + bias
-template <int Bits, class Load>
+template <class Packed, int Bits, class Load>
 struct AffineForm {
-  using Packed = quant::PackedAffine<Bits>;
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
 
@@ -269,6 +264,30 @@ struct FloatForm {
     (Simd::store(acc + 16 * J, sums[J]), ...);
   }
 };
+
+// The form of a packed block, by its family.
+template <class Packed, class Family>
+struct FormOfFamily;
+template <class Packed, int Bits, int Zero>
+struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>> : Symmetric<Packed, Bits, Zero> {};
+template <class Packed, int Bits>
+struct FormOfFamily<Packed, quant::KFamily<Bits>> : KForm<Packed, Bits> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::Signed6Family> : Signed6<Packed> {};
+template <class Packed, int Bits>
+struct FormOfFamily<Packed, quant::AffineFamily<Bits, quant::F16Bits>>
+    : AffineForm<Packed, Bits, LoadF16> {};
+template <class Packed, int Bits>
+struct FormOfFamily<Packed, quant::AffineFamily<Bits, quant::BF16Bits>>
+    : AffineForm<Packed, Bits, LoadBF16> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::FloatFamily<quant::F32Bits>> : FloatForm<LoadF32> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::FloatFamily<quant::F16Bits>> : FloatForm<LoadF16> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::FloatFamily<quant::BF16Bits>> : FloatForm<LoadBF16> {};
+template <class Packed>
+using FormOf = FormOfFamily<Packed, typename Packed::Family>;
 
 template <class Form, std::size_t... J>
 OP_NOINLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k, float* acc,

@@ -11,7 +11,9 @@
 #include "onepass/device.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
-#include "quant/packed.h"
+#include "quant/affine.h"
+#include "quant/blocks.h"
+#include "quant/floats.h"
 
 #else
 
@@ -41,7 +43,7 @@ OP_INLINE void open_tile(const KernelArgs& a, std::size_t m, std::size_t k, std:
   t.m_begin = a.tile % blocks_m * size;
   t.m = t.m_begin >= m ? 0 : m - t.m_begin < size ? m - t.m_begin : size;
   const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
-  const std::byte* x = a.data[0] + t.m_begin * row_bytes;
+  const std::byte* x = a.data[matmul_x] + t.m_begin * row_bytes;
   for (std::size_t r = 0; r < t.m; ++r) t.rows[r] = x + r * row_bytes;
 }
 
@@ -81,50 +83,31 @@ OP_NOINLINE void run_groups(const Target& to, const Tile& t, std::size_t begin, 
 
 constexpr std::size_t groups_of(std::size_t n) { return (n + 15) / 16; }
 
-template <class Form>
-void matmul_to(const KernelArgs& a, const float* bias, const float* residual, float* out) {
-  const auto& p = *static_cast<const MatmulParams*>(a.params);
-  Tile t;
-  open_tile<Form>(a, p.m, p.k, groups_of(p.n), t);
-  run_groups<Form>({a.data[1], bias, residual, out, p.n}, t, t.begin, t.end, p.k);
-}
-
 OP_INLINE float* floats(const KernelArgs& a, std::size_t view) {
   return reinterpret_cast<float*>(a.data[view]);
 }
 
-template <class Form>
-void matmul(const KernelArgs& a) noexcept {
-  matmul_to<Form>(a, nullptr, nullptr, floats(a, 2));
-}
-template <class Form>
-void matmul_bias(const KernelArgs& a) noexcept {
-  matmul_to<Form>(a, floats(a, 2), nullptr, floats(a, 3));
-}
-template <class Form>
-void matmul_add(const KernelArgs& a) noexcept {
-  matmul_to<Form>(a, nullptr, floats(a, 2), floats(a, 3));
-}
-template <class Form>
-void matmul_bias_add(const KernelArgs& a) noexcept {
-  matmul_to<Form>(a, floats(a, 2), floats(a, 3), floats(a, 4));
+// The bias of a part; null: none.
+OP_INLINE const float* bias_of(const KernelArgs& a, const MatmulParams& p, op_u32 part) {
+  const bool there = (p.form & form_bias) != 0 && a.bytes[matmul_bias(part)] != 0;
+  return there ? floats(a, matmul_bias(part)) : nullptr;
 }
 
 template <class Form>
-void matmul_3(const KernelArgs& a) noexcept {
-  const auto& p = *static_cast<const Matmul3Params*>(a.params);
-  const std::size_t n[3] = {p.n0, p.n1, p.n2};
+void parts_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
+  const std::size_t n[matmul_max_parts] = {p.n0, p.n1, p.n2};
+  const float* residual = (p.form & form_residual) != 0 ? floats(a, matmul_residual) : nullptr;
   Tile t;
   open_tile<Form>(a, p.m, p.k, groups_of(n[0]) + groups_of(n[1]) + groups_of(n[2]), t);
   std::size_t first = 0;  // of the weights' groups
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (op_u32 i = 0; i < matmul_max_parts; ++i) {
     const std::size_t groups = groups_of(n[i]), last = first + groups;
     const std::size_t begin = t.begin > first ? t.begin : first;
     const std::size_t end = t.end < last ? t.end : last;
     if (begin < end) {
-      const float* bias = a.bytes[4 + i] > 0 ? floats(a, 4 + i) : nullptr;
-      run_groups<Form>({a.data[1 + i], bias, nullptr, floats(a, 7 + i), n[i]}, t, begin - first,
-                       end - first, p.k);
+      const Target to{a.data[matmul_weight(i)], bias_of(a, p, i), residual,
+                      floats(a, matmul_out(i)), n[i]};
+      run_groups<Form>(to, t, begin - first, end - first, p.k);
     }
     first = last;
   }
@@ -151,23 +134,36 @@ OP_INLINE std::size_t pieces_per_turn(const Tile& t) {
   return t.m == 0 ? 1 : matmul_packed_block_m / t.m;
 }
 
+// activation(gate) * up for 16 columns from `column` on.
+OP_INLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t column, const float* gate,
+                  const float* up) {
+  F g = Simd::load(gate), u = Simd::load(up);
+  if ((p.form & form_bias) != 0) {
+    const std::size_t count = p.n0 - column;
+    const auto load = [column, count](const float* bias) {
+      return count >= 16 ? Simd::load(bias + column) : Simd::load_part(bias + column, count);
+    };
+    if (const float* bias = bias_of(a, p, 0)) g = Simd::add(g, load(bias));
+    if (const float* bias = bias_of(a, p, 1)) u = Simd::add(u, load(bias));
+  }
+  return Simd::mul(activate(p.activation, g), u);
+}
+
 template <class Form>
-void matmul_glu(const KernelArgs& a) noexcept {
-  const auto& p = *static_cast<const MatmulGluParams*>(a.params);
+void gated_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
   alignas(64) float gate[16 * matmul_packed_block_m];
   alignas(64) float up[16 * matmul_packed_block_m];
   Tile t;
-  open_tile<Form>(a, p.m, p.k, groups_of(p.n), t);
+  open_tile<Form>(a, p.m, p.k, groups_of(p.n0), t);
   const std::size_t per_turn = pieces_per_turn(t);
   for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
     const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
-    dot_groups<Form>(a.data[1], t, begin, end, p.k, gate);
-    dot_groups<Form>(a.data[2], t, begin, end, p.k, up);
+    dot_groups<Form>(a.data[matmul_weight(0)], t, begin, end, p.k, gate);
+    dot_groups<Form>(a.data[matmul_weight(1)], t, begin, end, p.k, up);
     for (std::size_t i = 0; i < (end - begin) * t.m; ++i) {
-      const std::size_t column = 16 * (begin + i / t.m), count = p.n - column;
-      const F y =
-          Simd::mul(activate(p.activation, Simd::load(gate + 16 * i)), Simd::load(up + 16 * i));
-      float* out = floats(a, 3) + (t.m_begin + i % t.m) * p.n + column;
+      const std::size_t column = 16 * (begin + i / t.m), count = p.n0 - column;
+      const F y = gated(a, p, column, gate + 16 * i, up + 16 * i);
+      float* out = floats(a, matmul_out(0)) + (t.m_begin + i % t.m) * p.n0 + column;
       if (count >= 16) {
         Simd::store(out, y);
       } else {
@@ -177,30 +173,36 @@ void matmul_glu(const KernelArgs& a) noexcept {
   }
 }
 
+// The same with the output as q8a, in blocks of two groups.
 template <class Form>
-void matmul_glu_q(const KernelArgs& a) noexcept {
-  const auto& p = *static_cast<const MatmulGluParams*>(a.params);
+void gated_matmul_q(const KernelArgs& a, const MatmulParams& p) noexcept {
   alignas(64) float gate[2 * 16 * matmul_packed_block_m];
   alignas(64) float up[2 * 16 * matmul_packed_block_m];
   Tile t;
-  open_tile<Form>(a, p.m, p.k, p.n / 32, t);
+  open_tile<Form>(a, p.m, p.k, p.n0 / 32, t);
   const std::size_t per_turn = pieces_per_turn(t);
   for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
     const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
-    dot_groups<Form>(a.data[1], t, 2 * begin, 2 * end, p.k, gate);
-    dot_groups<Form>(a.data[2], t, 2 * begin, 2 * end, p.k, up);
+    dot_groups<Form>(a.data[matmul_weight(0)], t, 2 * begin, 2 * end, p.k, gate);
+    dot_groups<Form>(a.data[matmul_weight(1)], t, 2 * begin, 2 * end, p.k, up);
     for (std::size_t b = begin; b < end; ++b) {
       for (std::size_t r = 0; r < t.m; ++r) {
         const std::size_t first = 16 * (2 * (b - begin) * t.m + r), second = first + 16 * t.m;
-        const F y0 =
-            Simd::mul(activate(p.activation, Simd::load(gate + first)), Simd::load(up + first));
-        const F y1 =
-            Simd::mul(activate(p.activation, Simd::load(gate + second)), Simd::load(up + second));
-        std::byte* out = a.data[3] + (t.m_begin + r) * row_bytes_of(true, p.n);
-        quantize_q8a(y0, y1, out + 32 * b, out + p.n + 8 * b);
+        const F y0 = gated(a, p, 32 * b, gate + first, up + first);
+        const F y1 = gated(a, p, 32 * b + 16, gate + second, up + second);
+        std::byte* out = a.data[matmul_out(0)] + (t.m_begin + r) * row_bytes_of(true, p.n0);
+        quantize_q8a(y0, y1, out + 32 * b, out + p.n0 + 8 * b);
       }
     }
   }
+}
+
+template <class Form>
+void matmul(const KernelArgs& a) noexcept {
+  const auto& p = *static_cast<const MatmulParams*>(a.params);
+  if ((p.form & form_product) == 0) return parts_matmul<Form>(a, p);
+  if ((p.form & form_quantized) == 0) return gated_matmul<Form>(a, p);
+  gated_matmul_q<Form>(a, p);
 }
 
 // Products of up to 64 pairs with one expert's groups; the rows of out are those of the pairs.
@@ -231,14 +233,15 @@ OP_NOINLINE void run_pairs(const std::byte* weights, const Pairs& pairs, std::si
 template <class Form>
 void matmul_id(const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulIdParams*>(a.params);
-  const std::size_t blocks_n = a.launch->grid[0], pairs = std::size_t{p.tokens} * p.used;
+  const std::size_t n = p.product.n0, k = p.product.k, pairs = p.product.m;
+  const std::size_t blocks_n = a.launch->grid[0];
   const std::size_t i = a.tile % blocks_n, index = a.tile / blocks_n;
-  const std::size_t groups = groups_of(p.n);
+  const std::size_t groups = groups_of(n);
   const std::size_t begin = groups * i / blocks_n, end = groups * (i + 1) / blocks_n;
-  const std::size_t last = 16 * end < p.n ? 16 * end : p.n;
-  const std::size_t row_bytes = row_bytes_of(Form::quantized, p.k);
-  const std::size_t expert_bytes = groups * (p.k / Form::elements * Form::bytes);
-  const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[2]);
+  const std::size_t last = 16 * end < n ? 16 * end : n;
+  const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
+  const std::size_t expert_bytes = groups * (k / Form::elements * Form::bytes);
+  const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[matmul_ids]);
   const std::size_t n_bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
   const bool by_expert = pairs > n_bound;
   const std::size_t from = by_expert ? 0 : index;
@@ -248,7 +251,7 @@ void matmul_id(const KernelArgs& a) noexcept {
   chosen.count = 0;
   std::size_t expert = index;
   for (std::size_t pair = from; pair < to; ++pair) {
-    float* out = floats(a, 3) + pair * p.n;
+    float* out = floats(a, matmul_out(0)) + pair * n;
     if (ids[pair] >= p.experts) {
       if (p.first_expert == 0 && (!by_expert || index == 0)) {
         for (std::size_t column = 16 * begin; column < last; ++column) out[column] = 0.0f;
@@ -258,58 +261,50 @@ void matmul_id(const KernelArgs& a) noexcept {
     const std::size_t bound = ids[pair] - std::size_t{p.first_expert};
     if (bound >= n_bound || (by_expert && bound != index)) continue;
     expert = bound;
-    chosen.rows[chosen.count] = a.data[0] + (p.pair_rows != 0 ? pair : pair / p.used) * row_bytes;
+    chosen.rows[chosen.count] =
+        a.data[matmul_x] + (p.pair_rows != 0 ? pair : pair / p.used) * row_bytes;
     chosen.out[chosen.count++] = out;
     if (chosen.count == Pairs::max) {
-      run_pairs<Form>(a.data[1] + expert * expert_bytes, chosen, begin, end, p.n, p.k);
+      run_pairs<Form>(a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
       chosen.count = 0;
     }
   }
   if (chosen.count > 0) {
-    run_pairs<Form>(a.data[1] + expert * expert_bytes, chosen, begin, end, p.n, p.k);
+    run_pairs<Form>(a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
   }
 }
 
 #define OP_TEXT_(x) #x
 #define OP_TEXT(x) OP_TEXT_(x)
-#define OP_PACKED_ROW(op, format, ...)                                                \
-  packed_row(Op::op, DType::format, #op "_" #format "_" OP_TEXT(OP_ISA), launch_##op, \
-             op<__VA_ARGS__>, __VA_ARGS__::quantized)
-#define OP_PACKED_ROWS(format, ...)                                                            \
-  OP_PACKED_ROW(matmul, format, __VA_ARGS__), OP_PACKED_ROW(matmul_bias, format, __VA_ARGS__), \
-      OP_PACKED_ROW(matmul_add, format, __VA_ARGS__),                                          \
-      OP_PACKED_ROW(matmul_bias_add, format, __VA_ARGS__),                                     \
-      OP_PACKED_ROW(matmul_3, format, __VA_ARGS__),                                            \
-      OP_PACKED_ROW(matmul_glu, format, __VA_ARGS__),                                          \
-      OP_PACKED_ROW(matmul_glu_q, format, __VA_ARGS__),                                        \
-      OP_PACKED_ROW(matmul_id, format, __VA_ARGS__)
 
-constexpr KernelRow packed_row(Op op, DType format, const char* name, LaunchFn launch,
+constexpr KernelRow packed_row(Op op, Format format, const char* name, LaunchFn launch,
                                CpuKernelFn cpu, bool quantized) {
   KernelRow row = cpu_row(op, format, name, launch, cpu);
   row.needs = OP_ISA_FEATURE;
   row.input = quantized ? DType::q8a : DType::f32;
   row.convert = quantized ? quantize_x : nullptr;
   row.lower = matmul_lower(op);
+  if (op == Op::matmul) {
+    row.forms = form_parts | form_bias | form_product | form_residual | form_quantized;
+    row.accepts = accepts_cpu_matmul;
+  }
   return row;
 }
 
+#define OP_PACKED_ROW(op, type, ...)                                                          \
+  packed_row(Op::op, formats::type##_r16, #op "_" #type "_r16_" OP_TEXT(OP_ISA), launch_##op, \
+             op<__VA_ARGS__>, __VA_ARGS__::quantized),
+#define LAYOUT_r16(type, Form)                     \
+  OP_PACKED_ROW(matmul, type, FormOf<quant::Form>) \
+  OP_PACKED_ROW(matmul_id, type, FormOf<quant::Form>)
+#define LAYOUT_s16(type, Form)
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type, Form)
 constexpr KernelRow matmul_rows[] = {
-    OP_PACKED_ROWS(f32_r16, FloatForm<LoadF32>),
-    OP_PACKED_ROWS(f16_r16, FloatForm<LoadF16>),
-    OP_PACKED_ROWS(bf16_r16, FloatForm<LoadBF16>),
-    OP_PACKED_ROWS(q4_0_r16, Q4_0Form),
-    OP_PACKED_ROWS(q8_0_r16, Q8_0Form),
-    OP_PACKED_ROWS(q4_k_r16, Q4_KForm),
-    OP_PACKED_ROWS(q5_k_r16, Q5_KForm),
-    OP_PACKED_ROWS(q6_k_r16, Q6_KForm),
-    OP_PACKED_ROWS(a4_f16_r16, AffineForm<4, LoadF16>),
-    OP_PACKED_ROWS(a4_bf16_r16, AffineForm<4, LoadBF16>),
-    OP_PACKED_ROWS(a8_f16_r16, AffineForm<8, LoadF16>),
-    OP_PACKED_ROWS(a8_bf16_r16, AffineForm<8, LoadBF16>),
+#include "onepass/tables/formats.def"
 };
 
-#undef OP_PACKED_ROWS
+#undef LAYOUT_r16
+#undef LAYOUT_s16
 #undef OP_PACKED_ROW
 #undef OP_TEXT
 #undef OP_TEXT_

@@ -3,17 +3,37 @@
 #include "core/kernel_row.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/launch_cuda.h"
+#include "ops/matmul/params.h"
 #include "quant/blocks.h"
 
 namespace onepass::ops {
 namespace {
 
-constexpr KernelRow row(Op op, DType format, const char* name, DType input, const char* symbol,
+// The weights that the kernels of matmul read before they wait.
+constexpr std::uint32_t early_weights = 1u << 1 | 1u << 4 | 1u << 7;
+constexpr std::uint32_t plain_forms =
+    form_parts | form_bias | form_product | form_residual | form_quantized;
+
+constexpr KernelRow row(Op op, Format format, const char* name, DType input, const char* symbol,
                         std::span<const char* const> variants, std::uint32_t reads_early) {
   KernelRow r = gpu_row(op, format, name, launch_matmul_cuda, {symbol, variants});
   r.input = input;
   r.convert = input == DType::q8a ? quantize_x : nullptr;
   r.start = {.waits_first = true, .reads_early = reads_early};
+  if (op == Op::matmul) {
+    r.forms = plain_forms;
+    r.accepts = accepts_cuda_matmul;
+  }
+  return r;
+}
+// Of a row of f32 that is normed first.
+constexpr KernelRow normed_row(Format format, const char* name, const char* symbol,
+                               std::span<const char* const> variants) {
+  KernelRow r = row(Op::matmul, format, name, DType::f32, symbol, variants,
+                    early_weights | 1u << matmul_norm);
+  r.forms |= form_normed;
+  r.forms_must = form_normed;
+  r.accepts = accepts_normed_matmul;
   return r;
 }
 
@@ -46,30 +66,24 @@ constexpr KernelRow row(Op op, DType format, const char* name, DType input, cons
 #include "ops/shared/cuda_formats.def"
 #undef CUDA_FORMAT
 
-// early: views of weights; the experts of matmul_id are known after the wait only.
-#define OP_ROW(op, format, input, early)                                                    \
-  row(Op::op, DType::format, #op "_" #format "_" #input, DType::input, symbols_##format[0], \
-      std::span(symbols_##format).subspan(1), early)
-#define OP_ROWS(format, input)                                                         \
-  OP_ROW(matmul, format, input, 2), OP_ROW(matmul_bias, format, input, 2),             \
-      OP_ROW(matmul_add, format, input, 2), OP_ROW(matmul_bias_add, format, input, 2), \
-      OP_ROW(matmul_3, format, input, 14), OP_ROW(matmul_glu, format, input, 6),       \
-      OP_ROW(matmul_glu_q, format, input, 6), OP_ROW(matmul_id, format, input, 0)
+// The experts of matmul_id are known after the wait only.
+#define OP_ROWS(format, input)                                                           \
+  row(Op::matmul, formats::format, "matmul_" #format "_" #input, DType::input,           \
+      symbols_##format[0], std::span(symbols_##format).subspan(1), early_weights),       \
+      row(Op::matmul_id, formats::format, "matmul_id_" #format "_" #input, DType::input, \
+          symbols_##format[0], std::span(symbols_##format).subspan(1), 0)
 #define OP_ROWS_plain(format) OP_ROWS(format, f32),
-#define OP_ROWS_split(format)                                         \
-  OP_ROWS(format, q8a), OP_ROW(norm_matmul, format, f32, 2 | 1 << 3), \
-      OP_ROW(norm_matmul_3, format, f32, 14 | 1 << 10),               \
-      OP_ROW(norm_matmul_glu_q, format, f32, 6 | 1 << 4),
+#define OP_ROWS_split(format)                                                         \
+  OP_ROWS(format, q8a),                                                               \
+      normed_row(formats::format, "norm_matmul_" #format "_f32", symbols_##format[0], \
+                 std::span(symbols_##format).subspan(1)),
 
 #define OP_ANY(op, format) \
-  row(Op::op, DType::format, #op "_" #format "_f32", DType::f32, "matmul_" #format "_any", {}, 0)
-#define OP_BLOCK_ROWS(format, Block)                                                         \
-  OP_ANY(matmul, format), OP_ANY(matmul_bias, format), OP_ANY(matmul_add, format),           \
-      OP_ANY(matmul_bias_add, format), OP_ANY(matmul_3, format), OP_ANY(matmul_glu, format), \
-      OP_ANY(matmul_glu_q, format), OP_ANY(matmul_id, format),
+  row(Op::op, formats::format, #op "_" #format "_f32", DType::f32, "matmul_" #format "_any", {}, 0)
+#define OP_BLOCK_ROWS(format, Block) OP_ANY(matmul, format), OP_ANY(matmul_id, format),
 
-#define OP_AFFINE(format)                                                            \
-  row(Op::matmul_affine, DType::format, "matmul_affine_" #format "_f32", DType::f32, \
+#define OP_AFFINE(format)                                                              \
+  row(Op::matmul_affine, formats::format, "matmul_affine_" #format "_f32", DType::f32, \
       "matmul_affine_" #format, {}, 0)
 
 // The rows of a packed or plain format follow each other.
@@ -83,7 +97,7 @@ constexpr KernelRow block_kernels[] = {ONEPASS_BLOCK_FORMATS(OP_BLOCK_ROWS) OP_A
 
 }  // namespace
 
-std::span<const KernelRow> matmul_cuda_kernels(DType format) noexcept {
+std::span<const KernelRow> matmul_cuda_kernels(Format format) noexcept {
   const auto is_format = [format](const KernelRow& r) { return r.format == format; };
   const auto* first = std::find_if(std::begin(kernels), std::end(kernels), is_format);
   return {first, std::find_if_not(first, std::end(kernels), is_format)};

@@ -69,7 +69,7 @@ struct AnyFloat {
   }
 };
 
-// matmul_affine: scales in view 2, biases in view 3.
+// matmul_affine
 template <class Bits>
 struct AnyAffine {
   static constexpr bool quantized = false;
@@ -82,8 +82,8 @@ struct AnyAffine {
     const auto* stream = static_cast<const std::uint8_t*>(matrix) +
                          std::uint64_t{row} * (k / 8 * a.bits) + std::uint64_t{p} * 4 * a.bits;
     quant::affine_dequantize(static_cast<int>(a.bits), stream, 32,
-                             Bits::value(args.ptr<const typename Bits::T>(2)[g]),
-                             Bits::value(args.ptr<const typename Bits::T>(3)[g]), out);
+                             Bits::value(args.ptr<const typename Bits::T>(matmul_scales)[g]),
+                             Bits::value(args.ptr<const typename Bits::T>(matmul_biases)[g]), out);
   }
 };
 
@@ -131,14 +131,14 @@ __device__ inline void any_row(const CudaArgs& args, const void* matrix, std::ui
 template <class W>
 __device__ inline void any_matmul(const CudaArgs& args) {
   const Job job{args};
-  const std::uint32_t m = job.m(), k = job.k(), form = job.form();
+  const std::uint32_t m = job.m(), k = job.k();
   __shared__ float tile[2][any_rows][any_columns];
   const std::uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool glu = job.is_glu(), by_pair = form == form_id;
+  const bool gate = job.is_gate(), by_pair = job.by_pair();
   const std::uint32_t rows = by_pair ? 1 : any_rows;
   const std::uint64_t x_bytes = W::quantized ? k / 32 * 40 : std::uint64_t{k} * 4;
   std::uint32_t part = 0, unit = blockIdx.x;
-  if (form == form_three) {
+  if (job.has_parts()) {
     while (part < 2 && unit >= (job.n(part) + any_columns - 1) / any_columns) {
       unit -= (job.n(part) + any_columns - 1) / any_columns;
       ++part;
@@ -158,12 +158,12 @@ __device__ inline void any_matmul(const CudaArgs& args) {
       x_row = pair.x_row;
       if (exists) matrix += pair.expert * W::matrix_bytes(n, k);
     }
-    const unsigned char* x = args.ptr<const unsigned char>(0) + x_row * x_bytes;
+    const unsigned char* x = job.x() + x_row * x_bytes;
     for (std::uint32_t c = warp; c < any_columns; c += any_threads / 32) {
       const std::uint32_t row = column + c < n ? column + c : n - 1;
       float y[any_rows] = {}, up[any_rows] = {};
       if (exists) any_row<W>(args, matrix, row, k, x, x_bytes, count, y);
-      if (glu) any_row<W>(args, args.views[2], row, k, x, x_bytes, count, up);
+      if (gate) any_row<W>(args, job.weights(1), row, k, x, x_bytes, count, up);
 #pragma unroll
       for (std::uint32_t r = 0; r < any_rows; ++r) {
         if (lane == r) {
@@ -177,14 +177,13 @@ __device__ inline void any_matmul(const CudaArgs& args) {
     if (r < count) {
       const std::uint64_t at = (std::uint64_t{first} + r) * n + c;
       float y = tile[0][r][lane];
-      if (glu) y = activate(job.activation(), y) * tile[1][r][lane];
-      if (form == form_glu_q) {
-        store_q8a_1(args.ptr<unsigned char>(3) + (std::uint64_t{first} + r) * (n / 32 * 40), n,
-                    unit, y);
+      if (gate) y = activate(job.activation(), y) * tile[1][r][lane];
+      if (job.has(form_quantized)) {
+        store_q8a_1(job.quantized_out() + (std::uint64_t{first} + r) * (n / 32 * 40), n, unit, y);
       } else if (c < n) {
         if (const float* bias = job.bias(part)) y += bias[c];
         if (const float* residual = job.residual()) y += residual[at];
-        static_cast<float*>(job.out(part))[at] = y;
+        job.out(part)[at] = y;
       }
     }
     __syncthreads();

@@ -187,8 +187,10 @@ __device__ __forceinline__ GroupRow group_row(const void* matrix, std::uint32_t 
 
 // q4_k and q5_k
 template <bool FifthBit>
-struct KForm : SplitForm<BlockPieces, quant::SplitK<FifthBit>> {
-  using Split = quant::SplitK<FifthBit>;
+using SplitOf = std::conditional_t<FifthBit, quant::SplitQ5_K, quant::SplitQ4_K>;
+template <bool FifthBit>
+struct KForm : SplitForm<BlockPieces, SplitOf<FifthBit>> {
+  using Split = SplitOf<FifthBit>;
   using X = XBlock;
   static constexpr int ahead = 2, registers = 80, x_batch = FifthBit ? 1 : 2, norm_ahead = 1;
   using Row = GroupRow;

@@ -92,13 +92,13 @@ struct Line {
 template <std::uint32_t R>
 __device__ __forceinline__ Line line_at(const Job& job, std::uint32_t i) {
   const std::uint32_t a = (job.n() + R - 1) / R;
-  if (job.form() != form_three || i < a) return {0, R * i, i < a};
+  if (!job.has_parts() || i < a) return {0, R * i, i < a};
   const std::uint32_t b = (job.n(1) + R - 1) / R, c = (job.n(2) + R - 1) / R;
   i -= a;
   return i < b ? Line{1, R * i, true} : Line{2, R * (i - b), i - b < c};
 }
 
-// Every form but those of gates and experts.
+// Everything but gates and experts.
 template <class F, int R, int S, int U>
 __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   constexpr std::uint32_t stride = 32 * S;
@@ -134,8 +134,8 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 
   float acc[R] = {};
-  multiply_lines<F, R, U, static_cast<int>(stride), false>(lines, args.ptr<const unsigned char>(0),
-                                                           first, pieces, slots, acc, lines, false);
+  multiply_lines<F, R, U, static_cast<int>(stride), false>(lines, job.x(), first, pieces, slots,
+                                                           acc, lines, false);
   float sum = line_total<R>(acc, lane);
   if constexpr (S > 1) {
     __shared__ float sums[8 * R];
@@ -148,10 +148,10 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
       for (std::uint32_t w = 1; w < S; ++w) sum += sums[at + w * R];
     }
   }
-  if (stores) static_cast<float*>(job.out(own.part))[row] = sum + added;
+  if (stores) job.out(own.part)[row] = sum + added;
 }
 
-// Gates. form_glu_q: a block has 32 columns.
+// Gates. With a quantized output a block has 32 columns.
 template <class F, int R, int U>
 __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   constexpr std::uint32_t columns = R / 2, share = 32 / R;
@@ -174,22 +174,21 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   pdl_wait();
 
   float acc[R] = {};
-  multiply_lines<F, R, U, 32, false>(lines, args.ptr<const unsigned char>(0), lane, pieces, slots,
-                                     acc, lines, false);
+  multiply_lines<F, R, U, 32, false>(lines, job.x(), lane, pieces, slots, acc, lines, false);
   const float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
   const float up = __shfl_xor_sync(0xffffffffu, sum, 16);
   const bool has = lane < 16 && lane % share == 0;
   const std::uint32_t column = lane / share;
   float y = 0.0f;
   if (has) y = activate(job.activation(), sum) * up;
-  if (job.form() == form_glu) {
-    if (has && first + column < job.n()) args.ptr<float>(3)[first + column] = y;
+  if (!job.has(form_quantized)) {
+    if (has && first + column < job.n()) job.out(0)[first + column] = y;
     return;
   }
   __shared__ float block[32];
   if (has) block[warp * columns + column] = y;
   __syncthreads();
-  if (warp == 0) store_q8a_1(args.ptr<unsigned char>(3), job.n(), blockIdx.x, block[lane]);
+  if (warp == 0) store_q8a_1(job.quantized_out(), job.n(), blockIdx.x, block[lane]);
 }
 
 }  // namespace onepass::ops

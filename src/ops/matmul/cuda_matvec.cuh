@@ -63,13 +63,13 @@ struct Set {
   std::uint32_t part, first;
 };
 __device__ __forceinline__ std::uint32_t sets_of(const Job& job) {
-  if (job.is_glu()) return job.n();
+  if (job.is_gate()) return job.n();
   const std::uint32_t first = (job.n() + 1) / 2;
-  return job.form() == form_three ? first + (job.n(1) + 1) / 2 + (job.n(2) + 1) / 2 : first;
+  return job.has_parts() ? first + (job.n(1) + 1) / 2 + (job.n(2) + 1) / 2 : first;
 }
 __device__ __forceinline__ Set set_at(const Job& job, std::uint32_t i) {
-  if (job.is_glu()) return {0, i};
-  if (job.form() != form_three) return {0, 2 * i};
+  if (job.is_gate()) return {0, i};
+  if (!job.has_parts()) return {0, 2 * i};
   const std::uint32_t a = (job.n() + 1) / 2, b = (job.n(1) + 1) / 2;
   return i < a ? Set{0, 2 * i} : i < a + b ? Set{1, 2 * (i - a)} : Set{2, 2 * (i - a - b)};
 }
@@ -91,12 +91,13 @@ __device__ __forceinline__ float2 added_to(const Job& job, const Set& set, std::
   return y;
 }
 
-// M rows of x at a time. form_id: one, blockIdx.y is the pair.
+// M rows of x at a time. by_pair: one, blockIdx.y is the pair.
 template <class F, int M>
 __device__ __forceinline__ void matvec(const CudaArgs& args) {
   constexpr int ahead = M >= 8 ? 1 : F::ahead;
   const Job job{args};
-  const std::uint32_t k = job.k(), form = job.form();
+  const std::uint32_t k = job.k();
+  const bool by_pair = job.by_pair(), quantized = job.has(form_quantized);
   const std::uint32_t team_log2 = args.values[matmul_team], team = 1u << team_log2;
   const std::uint32_t rounds = args.values[matmul_rounds];
   const std::uint32_t thread = threadIdx.x, lane = thread & (team - 1);
@@ -121,7 +122,7 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
   const auto aim = [&](std::uint32_t round) {
     const std::uint32_t i = round * teams + mine;
     const Set set = set_at(job, i < sets ? i : sets - 1);
-    if (job.is_glu()) {
+    if (job.is_gate()) {
       rows[0] = F::row(job.weights(0), set.first, k);
       rows[1] = F::row(job.weights(1), set.first, k);
     } else {
@@ -145,11 +146,11 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
   };
 
   pdl_launch();
-  if (form != form_id && begin < end) start();
+  if (!by_pair && begin < end) start();
   pdl_wait();
 
   std::uint32_t x_row = blockIdx.y * M, last_row = job.m() - 1;
-  if (form == form_id) {
+  if (by_pair) {
     const Pair pair = pair_of(args, blockIdx.y);
     x_row = last_row = pair.x_row;
     exists = pair.expert != ~0u;
@@ -160,7 +161,7 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
   }
 #pragma unroll
   for (std::uint32_t r = 0; r < M; ++r) {
-    stage_row<F>(args.views[0], x_row + r < last_row ? x_row + r : last_row, k, xs + r * x_bytes);
+    stage_row<F>(job.x(), x_row + r < last_row ? x_row + r : last_row, k, xs + r * x_bytes);
   }
   __syncthreads();
 
@@ -169,7 +170,7 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
     const bool stores = index < sets && lane < 32;
     float2 added = make_float2(0.0f, 0.0f);
     if constexpr (M == 1) {
-      if (stores && lane == 0 && form < form_glu) {
+      if (stores && lane == 0 && !job.is_gate()) {
         added = added_to(job, set_at(job, index), blockIdx.y);
       }
     }
@@ -224,10 +225,10 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
     for (std::uint32_t r = 0; r < M; ++r) {
       const std::uint32_t row = blockIdx.y * M + r;
       if (!stores || lane != r % (team < 32 ? team : 32) || row >= job.m()) continue;
-      if (job.is_glu()) {
+      if (job.is_gate()) {
         const float y = activate(job.activation(), acc[0][r]) * acc[1][r];
-        if (form == form_glu) {
-          args.ptr<float>(3)[std::uint64_t{row} * job.n() + set.first] = y;
+        if (!quantized) {
+          job.out(0)[std::uint64_t{row} * job.n() + set.first] = y;
         } else {
           columns[(round / rounds % 2 * M + r) * 32 + set.first % 32] = y;
         }
@@ -235,18 +236,18 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
       }
       if constexpr (M > 1) added = added_to(job, set, row);
       const std::uint32_t n = job.n(set.part);
-      float* out = static_cast<float*>(job.out(set.part)) + std::uint64_t{row} * n + set.first;
+      float* out = job.out(set.part) + std::uint64_t{row} * n + set.first;
       out[0] = acc[0][r] + added.x;
       if (set.first + 1 < n) out[1] = acc[1][r] + added.y;
     }
-    if (form == form_glu_q && (round + 1) % rounds == 0) {
+    if (quantized && (round + 1) % rounds == 0) {
       __syncthreads();
       const std::uint32_t block = round / rounds;  // of 32 columns
       for (std::uint32_t r = thread / 32; r < M; r += blockDim.x / 32) {
         const std::uint32_t row = blockIdx.y * M + r;
         if (row >= job.m()) break;
-        store_q8a_1(args.ptr<unsigned char>(3) + std::uint64_t{row} * (job.n() / 32 * 40), job.n(),
-                    block, columns[(block % 2 * M + r) * 32 + thread % 32]);
+        store_q8a_1(job.quantized_out() + std::uint64_t{row} * (job.n() / 32 * 40), job.n(), block,
+                    columns[(block % 2 * M + r) * 32 + thread % 32]);
       }
     }
   }

@@ -84,7 +84,7 @@ __device__ __forceinline__ Lines<F, R, 1> lines_of(const Job& job, const Line& l
   return lines;
 }
 
-// form_plain and form_three.
+// One product, or parts.
 template <class F, int R, int U, int Kept>
 __device__ __forceinline__ void norm_line(const CudaArgs& args) {
   __shared__ float sums[32];
@@ -109,7 +109,7 @@ __device__ __forceinline__ void norm_line(const CudaArgs& args) {
   }
   pdl_wait();
   unsigned char* const x = dynamic_shared();
-  stage_normed<F>(args.ptr<const float>(0), job.norm_weight(), k, w, x, sums);
+  stage_normed<F>(args.ptr<const float>(matmul_x), job.norm_weight(), k, w, x, sums);
   __syncthreads();
 
   float factor = 0.0f;
@@ -124,13 +124,13 @@ __device__ __forceinline__ void norm_line(const CudaArgs& args) {
     multiply_lines<F, R, U, 32, true>(lines, x, lane, pieces, slots, acc, next, following.exists);
     const float sum = line_total<R>(acc, lane);
     if (set == begin) factor = norm_factor(sums, k, job.eps());
-    if (stores) static_cast<float*>(job.out(line.part))[row] = sum * factor + added;
+    if (stores) job.out(line.part)[row] = sum * factor + added;
     line = following;
     lines = next;
   }
 }
 
-// form_glu_q: a block has 32 columns at a time.
+// Quantized gates: a block has 32 columns at a time.
 template <class F, int R, int U, int Kept>
 __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
   __shared__ float sums[32], columns[2][32];
@@ -161,7 +161,7 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
   }
   pdl_wait();
   unsigned char* const x = dynamic_shared();
-  stage_normed<F>(args.ptr<const float>(0), job.norm_weight(), k, w, x, sums);
+  stage_normed<F>(args.ptr<const float>(matmul_x), job.norm_weight(), k, w, x, sums);
   __syncthreads();
 
   float factor = 0.0f;
@@ -180,7 +180,7 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
     }
     __syncthreads();
     if (warp == round % (blockDim.x / 32)) {
-      store_q8a_1(args.ptr<unsigned char>(3), job.n(), block, columns[round % 2][lane]);
+      store_q8a_1(job.quantized_out(), job.n(), block, columns[round % 2][lane]);
     }
     lines = next;
   }

@@ -26,9 +26,9 @@ struct TileOut {
   // For blockIdx.
   static __device__ __forceinline__ TileOut at_block(const CudaArgs& args) {
     const Job job{args};
-    const std::uint32_t width = job.is_glu() ? rows_n / 2 : rows_n;
+    const std::uint32_t width = job.is_gate() ? rows_n / 2 : rows_n;
     std::uint32_t part = 0, unit = blockIdx.x;
-    if (job.form() == form_three) {
+    if (job.has_parts()) {
       while (part < 2 && unit >= (job.n(part) + width - 1) / width) {
         unit -= (job.n(part) + width - 1) / width;
         ++part;
@@ -41,7 +41,7 @@ struct TileOut {
 
   // Row j of the tile's weights.
   __device__ __forceinline__ TileRow weight_row(std::uint32_t j) const {
-    if (job.is_glu()) {
+    if (job.is_gate()) {
       const std::uint32_t row = first_n + j / 64 * 32 + j % 32;
       return {job.weights(j / 32 % 2), row, row < job.n()};
     }
@@ -56,7 +56,7 @@ struct TileOut {
 #pragma unroll
       for (std::uint32_t h = 0; h < 2; ++h) {
         const std::uint32_t row = row_m + 16 * i + 8 * h + lane / 4;
-        if (job.is_glu()) {
+        if (job.is_gate()) {
           const std::uint32_t first = first_n + 32 * warp_n();
           float y[4][2];
 #pragma unroll
@@ -66,13 +66,13 @@ struct TileOut {
               y[t][j] = activate(job.activation(), acc[i][t][2 * h + j]) * acc[i][t + 4][2 * h + j];
             }
           }
-          if (job.form() == form_glu_q) {
+          if (job.has(form_quantized)) {
             store_q8a(y, row, first);
           } else {
 #pragma unroll
             for (std::uint32_t t = 0; t < 4; ++t) {
               const std::uint32_t column = first + 8 * t + lane % 4 * 2;
-              float* out = static_cast<float*>(job.out(0)) + std::uint64_t{row} * n + column;
+              float* out = job.out(0) + std::uint64_t{row} * n + column;
               if (row < m && column < n) out[0] = y[t][0];
               if (row < m && column + 1 < n) out[1] = y[t][1];
             }
@@ -91,7 +91,7 @@ struct TileOut {
             float y = acc[i][t][2 * h + j];
             if (bias) y += __ldcg(bias + column);
             if (residual) y += __ldcg(residual + at);
-            static_cast<float*>(job.out(part))[at] = y;
+            job.out(part)[at] = y;
           }
         }
       }
@@ -130,8 +130,7 @@ struct TileOut {
     }
     const std::uint32_t n = job.n(), lane = threadIdx.x % 4;
     if (row >= m || first >= n) return;
-    unsigned char* out =
-        static_cast<unsigned char*>(job.out(0)) + std::uint64_t{row} * (n / 32 * 40);
+    unsigned char* out = job.quantized_out() + std::uint64_t{row} * (n / 32 * 40);
 #pragma unroll
     for (std::uint32_t t = 0; t < 4; ++t) {
       *reinterpret_cast<std::uint16_t*>(out + first + 8 * t + 2 * lane) =

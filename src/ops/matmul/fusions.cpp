@@ -1,210 +1,130 @@
 #include "ops/matmul/fusions.h"
 
+#include <utility>
+
 #include "ops/elementwise/params.h"
 #include "ops/launch.h"
-#include "ops/matmul/kernels.h"
 #include "ops/matmul/params.h"
 #include "ops/norm/params.h"
-#include "ops/quantize/params.h"
+#include "ops/quantize/fusions.h"
 #include "ops/shared/halves.h"
 
 namespace onepass::ops {
 namespace {
 
-// One product of a dispatch: its weight, bias or none, output and rows.
-struct Part {
-  View weight, bias, out;
-  std::uint32_t n = 0;
-};
+// A matmul as its slots: what is left out is an empty view.
+struct Product {
+  MatmulParams p;
+  View views[matmul_norm + 1]{};
 
-struct Parts {
-  View x;
-  std::uint32_t m = 0, k = 0;
-  Part part[3];
-  std::uint32_t count = 0;
-};
-
-Parts parts_of(const Dispatch& d) {
-  Parts p;
-  p.x = d.views[0];
-  if (d.op == Op::matmul_3) {
-    const auto params = d.params_as<Matmul3Params>();
-    p.m = params.m;
-    p.k = params.k;
-    const std::uint32_t n[3] = {params.n0, params.n1, params.n2};
-    for (std::size_t i = 0; i < 3 && n[i] != 0; ++i) {
-      p.part[p.count++] = {d.views[1 + i], d.views[4 + i], d.views[7 + i], n[i]};
-    }
-    return p;
+  explicit Product(const Dispatch& d) : p(d.params_as<MatmulParams>()) {
+    for (std::size_t i = 0; i < d.n_views; ++i) views[i] = d.views[i];
   }
-  const auto params = d.params_as<MatmulParams>();
-  p.m = params.m;
-  p.k = params.k;
-  p.count = 1;
-  p.part[0].weight = d.views[1];
-  p.part[0].n = params.n;
-  if (d.op == Op::matmul_bias) {
-    p.part[0].bias = d.views[2];
-    p.part[0].out = d.views[3];
-  } else {
-    p.part[0].out = d.views[2];
+  bool has_only(op_u32 forms) const { return (p.form & ~forms) == 0; }
+  std::uint32_t parts() const { return p.n2 != 0 ? 3 : p.n1 != 0 ? 2 : 1; }
+  View& weight(op_u32 part) { return views[matmul_weight(part)]; }
+  View& out(op_u32 part) { return views[matmul_out(part)]; }
+  View& bias(op_u32 part) { return views[matmul_bias(part)]; }
+
+  void store(const Dispatch& from, Dispatch& fused) const {
+    fused.format = from.format;
+    fused.set_params(p);
+    std::size_t n = std::size(views);
+    while (views[n - 1].bytes == 0) --n;
+    for (std::size_t i = 0; i < n; ++i) fused.bind(views[i]);
   }
-  return p;
-}
-
-bool join_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  if (first.format != second.format) return false;
-  Parts a = parts_of(first);
-  const Parts b = parts_of(second);
-  if (a.x != b.x || a.m != b.m || a.k != b.k || a.count + b.count > 3) return false;
-  for (std::uint32_t i = 0; i < b.count; ++i) a.part[a.count++] = b.part[i];
-  fused.format = first.format;
-  fused.set_params(Matmul3Params{a.m, a.k, a.part[0].n, a.part[1].n, a.part[2].n});
-  fused.bind(a.x);
-  for (const Part& p : a.part) fused.bind(p.weight);
-  for (const Part& p : a.part) fused.bind(p.bias);
-  for (const Part& p : a.part) fused.bind(p.out);
-  return true;
-}
-
-// The operand of a binary elementwise f32 dispatch that is not `known`, if `known` is one.
-const View* other_operand(const Dispatch& d, const View& known) {
-  if (d.format != DType::f32 || (d.views[0] == known) == (d.views[1] == known)) return nullptr;
-  return &d.views[d.views[0] == known ? 1 : 0];
-}
+};
 
 bool has_elements(const ElementwiseParams& p, std::uint64_t rows, std::uint64_t cols) {
   return join(p.n_lo, p.n_hi) == product({rows, cols});
 }
 
-// Whether x of a product of one row is what `norm` stores, and everything is where the fused
-// kernels can read it. weights: views 1 .. of the product.
-bool norm_fits(const Dispatch& norm, const Dispatch& product, std::uint32_t m, std::uint32_t k,
-               std::size_t weights) {
-  const auto p = norm.params_as<RmsNormParams>();
-  const std::uint64_t bytes = matrix_bytes(DType::f32, 1, k);
-  if (norm.format != DType::f32 || p.rows != 1 || m != 1 || p.dim != k || k % 32 != 0 ||
-      k > norm_matmul_max_k || product.views[0] != norm.views[2] || norm.views[0].bytes != bytes ||
-      norm.views[1].bytes != bytes) {
-    return false;
-  }
-  bool aligned = norm.views[0].offset % 16 == 0 && norm.views[1].offset % 16 == 0;
-  for (std::size_t i = 1; i <= weights; ++i) aligned &= product.views[i].offset % 16 == 0;
-  return aligned;
-}
-
-// The views of the product with x instead of norm(x), and the norm's weight.
-void bind_normed(const Dispatch& norm, const Dispatch& product, Dispatch& fused) {
-  fused.format = product.format;
-  fused.bind(norm.views[0]);
-  for (std::size_t i = 1; i < product.n_views; ++i) fused.bind(product.views[i]);
-  fused.bind(norm.views[1]);
-}
-
 }  // namespace
 
-bool fuse_matmul_bias(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = first.params_as<MatmulParams>();
+bool fuse_bias(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  Product f(first);
   const auto add = second.params_as<ElementwiseParams>();
-  if (second.format != DType::f32 || second.views[0] != first.views[2]) return false;
-  if (add.b_elements != p.n || !has_elements(add, p.m, p.n)) return false;
-  fused.format = first.format;
-  fused.set_params(p);
-  fused.bind(first.views[0]);
-  fused.bind(first.views[1]);
-  fused.bind(second.views[1]);
-  fused.bind(second.views[2]);
+  if (!f.has_only(0) || second.format != DType::f32 || second.views[0] != f.out(0)) return false;
+  if (add.b_elements != f.p.n0 || !has_elements(add, f.p.m, f.p.n0)) return false;
+  f.p.form |= form_bias;
+  f.bias(0) = second.views[1];
+  f.out(0) = second.views[2];
+  f.store(first, fused);
   return true;
 }
 
-bool fuse_matmul_add(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = first.params_as<MatmulParams>();
+bool fuse_residual(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  Product f(first);
   const auto add = second.params_as<ElementwiseParams>();
-  const View* const residual = other_operand(second, first.views[2]);
-  if (residual == nullptr || add.b_elements != 0 || !has_elements(add, p.m, p.n)) return false;
-  fused.format = first.format;
-  fused.set_params(p);
-  fused.bind(first.views[0]);
-  fused.bind(first.views[1]);
-  fused.bind(*residual);
-  fused.bind(second.views[2]);
+  const bool left = second.views[0] == f.out(0), right = second.views[1] == f.out(0);
+  if (!f.has_only(form_bias) || second.format != DType::f32 || left == right) return false;
+  if (add.b_elements != 0 || !has_elements(add, f.p.m, f.p.n0)) return false;
+  f.p.form |= form_residual;
+  f.views[matmul_residual] = second.views[left ? 1 : 0];
+  f.out(0) = second.views[2];
+  f.store(first, fused);
   return true;
 }
 
-bool fuse_matmul_bias_add(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = first.params_as<MatmulParams>();
-  const auto add = second.params_as<ElementwiseParams>();
-  const View* const residual = other_operand(second, first.views[3]);
-  if (residual == nullptr || add.b_elements != 0 || !has_elements(add, p.m, p.n)) return false;
-  fused.format = first.format;
-  fused.set_params(p);
-  for (std::size_t i = 0; i < 3; ++i) fused.bind(first.views[i]);
-  fused.bind(*residual);
-  fused.bind(second.views[2]);
+bool fuse_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  Product a(first), b(second);
+  if (!a.has_only(form_parts | form_bias) || !b.has_only(form_parts | form_bias)) return false;
+  if (first.format != second.format || a.views[matmul_x] != b.views[matmul_x]) return false;
+  if (a.p.m != b.p.m || a.p.k != b.p.k || a.parts() + b.parts() > matmul_max_parts) return false;
+  const std::uint32_t rows[] = {b.p.n0, b.p.n1};
+  for (std::uint32_t i = 0; i < b.parts(); ++i) {
+    const std::uint32_t part = a.parts();
+    (part == 1 ? a.p.n1 : a.p.n2) = rows[i];
+    a.weight(part) = b.weight(i);
+    a.out(part) = b.out(i);
+    a.bias(part) = b.bias(i);
+  }
+  a.p.form |= b.p.form | form_parts;
+  a.store(first, fused);
   return true;
 }
 
-bool fuse_matmul_pair(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  return join_parts(first, second, fused);
-}
-
-bool fuse_matmul_triple(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  return join_parts(first, second, fused);
-}
-
-bool fuse_matmul_glu(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const Parts p = parts_of(first);
-  if (p.count != 2 || p.part[0].n != p.part[1].n || second.format != DType::f32) return false;
-  if (p.part[0].bias.bytes != 0 || p.part[1].bias.bytes != 0) return false;
-  if (!has_elements(second.params_as<ElementwiseParams>(), p.m, p.part[0].n)) return false;
-  const std::size_t gate = second.views[0] == p.part[0].out ? 0 : 1;
-  if (second.views[0] != p.part[gate].out || second.views[1] != p.part[1 - gate].out) return false;
-  const std::uint32_t activation = second.op == Op::silu_mul   ? 0
-                                   : second.op == Op::gelu_mul ? 1
-                                                               : 2;
-  fused.format = first.format;
-  fused.set_params(MatmulGluParams{p.m, p.part[0].n, p.k, activation});
-  fused.bind(p.x);
-  fused.bind(p.part[gate].weight);
-  fused.bind(p.part[1 - gate].weight);
-  fused.bind(second.views[2]);
+bool fuse_gate(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  Product f(first);
+  if (!f.has_only(form_parts | form_bias) || f.parts() != 2 || f.p.n0 != f.p.n1) return false;
+  if (second.format != DType::f32) return false;
+  if (!has_elements(second.params_as<ElementwiseParams>(), f.p.m, f.p.n0)) return false;
+  if (second.views[0] == f.out(1) && second.views[1] == f.out(0)) {
+    std::swap(f.weight(0), f.weight(1));
+    std::swap(f.bias(0), f.bias(1));
+  } else if (second.views[0] != f.out(0) || second.views[1] != f.out(1)) {
+    return false;
+  }
+  f.p.form |= form_product;
+  f.p.activation = second.op == Op::silu_mul ? 0 : second.op == Op::gelu_mul ? 1 : 2;
+  f.out(0) = second.views[2];
+  f.out(1) = {};
+  f.store(first, fused);
   return true;
 }
 
-bool fuse_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = first.params_as<MatmulGluParams>();
-  const auto q = second.params_as<QuantizeParams>();
-  if (second.format != DType::q8a || q.rows != p.m || q.cols != p.n) return false;
-  fused.format = first.format;
-  fused.set_params(p);
-  for (std::size_t i = 0; i < 3; ++i) fused.bind(first.views[i]);
-  fused.bind(second.views[1]);
+bool fuse_matmul_quantized(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  Product f(first);
+  const bool several = (f.p.form & form_parts) != 0 && (f.p.form & form_product) == 0;
+  if (several || (f.p.form & form_quantized) != 0) return false;
+  if (!quantizes(second, f.out(0), f.p.m, f.p.n0)) return false;
+  f.p.form |= form_quantized;
+  f.out(0) = second.views[1];
+  f.store(first, fused);
   return true;
 }
 
-bool fuse_norm_matmul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = second.params_as<MatmulParams>();
-  if (!norm_fits(first, second, p.m, p.k, 1)) return false;
-  fused.set_params(NormMatmulParams{p.m, p.n, p.k, first.params_as<RmsNormParams>().eps});
-  bind_normed(first, second, fused);
-  return true;
-}
-
-bool fuse_norm_matmul_3(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = second.params_as<Matmul3Params>();
-  if (!norm_fits(first, second, p.m, p.k, 3)) return false;
-  fused.set_params(
-      NormMatmul3Params{p.m, p.k, p.n0, p.n1, p.n2, first.params_as<RmsNormParams>().eps});
-  bind_normed(first, second, fused);
-  return true;
-}
-
-bool fuse_norm_matmul_glu_q(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
-  const auto p = second.params_as<MatmulGluParams>();
-  if (!norm_fits(first, second, p.m, p.k, 2)) return false;
-  fused.set_params(
-      NormMatmulGluParams{p.m, p.n, p.k, p.activation, first.params_as<RmsNormParams>().eps});
-  bind_normed(first, second, fused);
+bool fuse_normed(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  const auto norm = first.params_as<RmsNormParams>();
+  Product f(second);
+  if (norm.form != form_quantized || (f.p.form & form_normed) != 0) return false;
+  if (f.views[matmul_x] != first.views[norm_out]) return false;
+  if (first.format != DType::f32 || norm.rows != f.p.m || norm.dim != f.p.k) return false;
+  f.p.form |= form_normed;
+  f.p.eps = norm.eps;
+  f.views[matmul_x] = first.views[norm_x];
+  f.views[matmul_norm] = first.views[norm_weight_slot];
+  f.store(second, fused);
   return true;
 }
 

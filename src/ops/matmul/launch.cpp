@@ -1,7 +1,10 @@
 #include "ops/launch.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "ops/matmul/kernels.h"
@@ -14,13 +17,15 @@ namespace {
 
 constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
-Status set_grid(const Dispatch& d, std::uint64_t blocks_n, std::uint64_t blocks_m, Launch& launch) {
-  const std::uint64_t tiles = product({blocks_n, blocks_m});
+Status set_grid(const Dispatch& d, std::uint64_t blocks_n, std::uint64_t blocks_m, Launch& launch,
+                std::uint64_t turns = 1) {
+  const std::uint64_t tiles = product({blocks_n, blocks_m, turns});
   if (tiles > std::numeric_limits<std::uint32_t>::max()) {
     return fail(ErrorCode::unsupported, std::string(info(d.op).name) + ": too many rows", d.file,
                 d.line);
   }
-  launch.grid = {static_cast<std::uint32_t>(blocks_n), static_cast<std::uint32_t>(blocks_m), 1};
+  launch.grid = {static_cast<std::uint32_t>(blocks_n), static_cast<std::uint32_t>(blocks_m),
+                 static_cast<std::uint32_t>(turns)};
   launch.tiles = static_cast<std::uint32_t>(tiles);
   return {};
 }
@@ -62,11 +67,7 @@ Status set_packed(const DeviceInfo& device, const Dispatch& d, std::uint64_t uni
     while (width << (halvings + 1) <= most) ++halvings;
   }
   launch.group = {static_cast<std::uint32_t>(rows), 1, 1};
-  launch.n_spec = 2;
-  launch.spec[0] = {0, static_cast<std::int32_t>(width)};
-  launch.spec[1] = {1, static_cast<std::int32_t>(halvings)};
-  return set_grid(d, width * (halvings + 1), std::max<std::uint64_t>(divide_up(m, rows), 1),
-                  launch);
+  return set_grid(d, width, std::max<std::uint64_t>(divide_up(m, rows), 1), launch, halvings + 1);
 }
 
 std::uint64_t groups_of(std::uint64_t n) { return divide_up(n, 16); }
@@ -74,225 +75,147 @@ std::uint64_t group_bytes(const Dispatch& d, std::uint64_t k) {
   return matrix_bytes(d.format, 16, k);
 }
 
-Status set_tiles(const DeviceInfo& device, const Dispatch& d, std::uint64_t n, std::uint64_t m,
-                 std::uint64_t k, Launch& launch) {
-  if (is_packed(d.format)) {
-    return set_packed(device, d, groups_of(n), group_bytes(d, k), m, k, launch);
-  }
-  return set_blocks(d, n, k, divide_up(m, matmul_block_m), launch);
+Status refuse(const Dispatch& d, const std::string& why) {
+  return fail(ErrorCode::unsupported, std::string(info(d.op).name) + ": " + why, d.file, d.line);
 }
 
-Status expect_activation(const Dispatch& d, std::uint32_t activation) {
-  if (activation <= 2) return {};
-  return fail(ErrorCode::unsupported,
-              std::string(info(d.op).name) + ": activation " + std::to_string(activation) +
-                  ", expected 0 to 2",
-              d.file, d.line);
+std::uint64_t bytes_of(const Dispatch& d, op_u32 slot) {
+  return slot < d.n_views ? d.views[slot].bytes : 0;
+}
+std::uint64_t if_bound(const Dispatch& d, op_u32 slot, std::uint64_t bytes) {
+  return bytes_of(d, slot) == 0 ? 0 : bytes;
 }
 
-struct Sizes {
-  std::uint64_t x, weights, out, bias;
-};
-Sizes sizes_of(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  return {matrix_bytes(matmul_input(d.format), m, k), matrix_bytes(d.format, n, k),
-          matrix_bytes(DType::f32, m, n), matrix_bytes(DType::f32, 1, n)};
-}
-// Of a bias, which may be left out.
-std::uint64_t if_bound(const Dispatch& d, std::size_t view, std::uint64_t bytes) {
-  return d.n_views > view && d.views[view].bytes == 0 ? 0 : bytes;
-}
-// What the kernels of normed rows need; weights: views 1 ..
-Status expect_normed(const Dispatch& d, std::uint32_t m, std::uint32_t k, std::size_t weights) {
-  if (m != 1 || k % 32 != 0 || k > norm_matmul_max_k || matmul_input(d.format) != DType::q8a) {
-    return fail(ErrorCode::unsupported,
-                std::string(info(d.op).name) + ": " + std::to_string(m) + " rows of " +
-                    std::to_string(k) + " with weights of " + name(d.format) +
-                    ", expected one row of a multiple of 32 up to " +
-                    std::to_string(norm_matmul_max_k) + " and packed weights",
-                d.file, d.line);
+// Checks what every op of the family has: forms, and views of m rows with weights of `weights`
+// bytes (of parts behind the first as many as their rows need). More views follow in `further`.
+Status check_product(const Dispatch& d, const MatmulParams& p, std::uint64_t x,
+                     std::uint64_t weights, std::initializer_list<std::uint64_t> further) {
+  const std::uint32_t n[] = {p.n0, p.n1, p.n2};
+  const bool gated = (p.form & form_product) != 0, parts = (p.form & form_parts) != 0;
+  if ((p.form & ~info(d.op).forms) != 0 || (gated && !parts) || parts != (p.n1 != 0) ||
+      (p.n2 != 0 && (p.n1 == 0 || gated)) || (gated && p.n0 != p.n1) ||
+      ((p.form & (form_residual | form_quantized)) != 0 && parts && !gated)) {
+    return refuse(d, "forms " + std::to_string(p.form) + " do not fit together");
   }
-  bool aligned = d.views[d.n_views - 1].offset % 16 == 0;
-  for (std::size_t i = 0; i <= weights; ++i) {
-    aligned &= d.views[i].bytes == 0 || d.views[i].offset % 16 == 0;
+  if (gated && p.activation > 2) {
+    return refuse(d, "activation " + std::to_string(p.activation) + ", expected 0 to 2");
   }
-  if (aligned) return {};
-  return fail(ErrorCode::unsupported,
-              std::string(info(d.op).name) +
-                  ": a view does not start at a multiple of 16 bytes, which x, weights and the "
-                  "norm's weight have to",
-              d.file, d.line);
+  const bool normed = (p.form & form_normed) != 0, quantized = (p.form & form_quantized) != 0;
+  std::array<std::uint64_t, max_views> need{};
+  need[matmul_x] = normed ? matrix_bytes(DType::f32, p.m, p.k) : x;
+  for (op_u32 i = 0; i < matmul_max_parts; ++i) {
+    if (i > 0 && n[i] == 0) break;
+    const std::uint64_t out = matrix_bytes(DType::f32, p.m, n[i]);
+    need[matmul_weight(i)] = i == 0 ? weights : matrix_bytes(d.format, n[i], p.k);
+    need[matmul_out(i)] = gated && i > 0 ? 0
+                          : quantized    ? matrix_bytes(DType::q8a, p.m, n[i])
+                                         : out;
+    if ((p.form & form_bias) != 0) {
+      need[matmul_bias(i)] = if_bound(d, matmul_bias(i), matrix_bytes(DType::f32, 1, n[i]));
+    }
+  }
+  if ((p.form & form_residual) != 0) need[matmul_residual] = matrix_bytes(DType::f32, p.m, p.n0);
+  if (normed) {
+    need[matmul_norm] = if_bound(d, matmul_norm, matrix_bytes(DType::f32, 1, p.k));
+  }
+  std::copy(further.begin(), further.end(), need.begin() + matmul_norm + 1);
+  return expect_views(d, std::span(need).first(info(d.op).n_slots));
 }
-void set_cost(const Dispatch& d, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-              Launch& launch) {
+
+void set_cost(const Dispatch& d, const MatmulParams& p, Launch& launch) {
   launch.bytes_moved = view_bytes(d);
-  launch.flops = product({m, n, k, 2});
+  launch.flops = product({p.m, std::uint64_t{p.n0} + p.n1 + p.n2, p.k, 2});
 }
 
 }  // namespace
 
-DType matmul_input(DType weights) noexcept {
-  switch (weights) {
-    case DType::f32_r16:
-    case DType::f16_r16:
-    case DType::bf16_r16:
-      return DType::f32;
-    default:
-      return is_packed(weights) ? DType::q8a : DType::f32;
-  }
+DType matmul_input(Format weights) noexcept {
+  return is_packed(weights) && weights.type != DType::f32 && weights.type != DType::f16 &&
+                 weights.type != DType::bf16
+             ? DType::q8a
+             : DType::f32;
 }
 
 bool quantize_x(const Dispatch& product, Dispatch& conversion, std::uint64_t& bytes) {
-  if (product.input != DType::f32) return false;
-  QuantizeParams q{};
-  if (product.op == Op::matmul) {
-    const auto p = product.params_as<MatmulParams>();
-    q = {p.m, p.k};
-  } else if (product.op == Op::matmul_id) {
-    const auto p = product.params_as<MatmulIdParams>();
-    q = {p.pair_rows != 0 ? p.tokens * p.used : p.tokens, p.k};
-  } else {
-    return false;
+  if (product.input != DType::f32 || (form_of(product) & form_normed) != 0) return false;
+  const auto p = product.params_as<MatmulParams>();
+  QuantizeParams q{p.m, p.k};
+  if (product.op == Op::matmul_id) {
+    const auto id = product.params_as<MatmulIdParams>();
+    if (id.pair_rows == 0) q.rows /= id.used;
   }
   conversion = make_dispatch(Op::quantize, DType::q8a);
   conversion.set_params(q);
-  conversion.bind(product.views[0]);
+  conversion.bind(product.views[matmul_x]);
   bytes = matrix_bytes(DType::q8a, q.rows, q.cols);
   return true;
 }
 
+Status check_matmul(const Dispatch& d) {
+  const auto p = d.params_as<MatmulParams>();
+  return check_product(d, p, matrix_bytes(matmul_input(d.format), p.m, p.k),
+                       matrix_bytes(d.format, p.n0, p.k), {});
+}
+
 Status launch_matmul(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulParams p = d.params_as<MatmulParams>();
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out}));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(device, d, p.n, p.m, p.k, launch);
-}
-
-Status launch_matmul_bias(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulParams p = d.params_as<MatmulParams>();
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out}));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(device, d, p.n, p.m, p.k, launch);
-}
-
-Status launch_matmul_add(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulParams p = d.params_as<MatmulParams>();
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.out, s.out}));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(device, d, p.n, p.m, p.k, launch);
-}
-
-Status launch_matmul_bias_add(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulParams p = d.params_as<MatmulParams>();
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.bias, s.out, s.out}));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return set_tiles(device, d, p.n, p.m, p.k, launch);
-}
-
-Status launch_matmul_3(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const Matmul3Params p = d.params_as<Matmul3Params>();
-  const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
-  const Sizes c = sizes_of(d, p.m, p.n2, p.k);
-  ONEPASS_TRY(
-      expect_views(d, {a.x, a.weights, b.weights, c.weights, if_bound(d, 4, a.bias),
-                       if_bound(d, 5, b.bias), if_bound(d, 6, c.bias), a.out, b.out, c.out}));
-  const std::uint64_t n = std::uint64_t{p.n0} + p.n1 + p.n2;
-  set_cost(d, p.m, n, p.k, launch);
-  if (!is_packed(d.format)) return set_tiles(device, d, n, p.m, p.k, launch);
+  ONEPASS_TRY(check_matmul(d));
+  const auto p = d.params_as<MatmulParams>();
+  set_cost(d, p, launch);
+  const bool gated = (p.form & form_product) != 0;
+  if (!is_packed(d.format)) {
+    const std::uint64_t n = gated ? p.n0 : std::uint64_t{p.n0} + p.n1 + p.n2;
+    return set_blocks(d, n, p.k, divide_up(p.m, matmul_block_m), launch);
+  }
+  const std::uint64_t bytes = group_bytes(d, p.k);
+  if ((p.form & form_quantized) != 0) {
+    return set_packed(device, d, divide_up(p.n0, 32), 4 * bytes, p.m, p.k, launch);
+  }
+  if (gated) return set_packed(device, d, groups_of(p.n0), 2 * bytes, p.m, p.k, launch);
   const std::uint64_t groups = groups_of(p.n0) + groups_of(p.n1) + groups_of(p.n2);
-  return set_packed(device, d, groups, group_bytes(d, p.k), p.m, p.k, launch);
+  return set_packed(device, d, groups, bytes, p.m, p.k, launch);
 }
 
-Status launch_matmul_glu(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulGluParams p = d.params_as<MatmulGluParams>();
-  ONEPASS_TRY(expect_activation(d, p.activation));
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, s.out}));
-  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
-  if (!is_packed(d.format)) return set_tiles(device, d, p.n, p.m, p.k, launch);
-  return set_packed(device, d, groups_of(p.n), 2 * group_bytes(d, p.k), p.m, p.k, launch);
-}
-
-Status launch_matmul_glu_q(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  const MatmulGluParams p = d.params_as<MatmulGluParams>();
-  ONEPASS_TRY(expect_activation(d, p.activation));
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  ONEPASS_TRY(expect_views(d, {s.x, s.weights, s.weights, matrix_bytes(DType::q8a, p.m, p.n)}));
-  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
-  return set_packed(device, d, divide_up(p.n, 32), 4 * group_bytes(d, p.k), p.m, p.k, launch);
-}
-
-Status launch_norm_matmul(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const auto p = d.params_as<NormMatmulParams>();
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
-  ONEPASS_TRY(expect_views(d, {row, s.weights, s.out, row}));
-  ONEPASS_TRY(expect_normed(d, p.m, p.k, 1));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return {};
-}
-
-Status launch_norm_matmul_3(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const auto p = d.params_as<NormMatmul3Params>();
-  const Sizes a = sizes_of(d, p.m, p.n0, p.k), b = sizes_of(d, p.m, p.n1, p.k);
-  const Sizes c = sizes_of(d, p.m, p.n2, p.k);
-  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
-  ONEPASS_TRY(
-      expect_views(d, {row, a.weights, b.weights, c.weights, if_bound(d, 4, a.bias),
-                       if_bound(d, 5, b.bias), if_bound(d, 6, c.bias), a.out, b.out, c.out, row}));
-  ONEPASS_TRY(expect_normed(d, p.m, p.k, 3));
-  set_cost(d, p.m, std::uint64_t{p.n0} + p.n1 + p.n2, p.k, launch);
-  return {};
-}
-
-Status launch_norm_matmul_glu_q(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const auto p = d.params_as<NormMatmulGluParams>();
-  ONEPASS_TRY(expect_activation(d, p.activation));
-  const Sizes s = sizes_of(d, p.m, p.n, p.k);
-  const std::uint64_t row = matrix_bytes(DType::f32, 1, p.k);
-  const std::uint64_t out = matrix_bytes(DType::q8a, p.m, p.n);
-  ONEPASS_TRY(expect_views(d, {row, s.weights, s.weights, out, row}));
-  ONEPASS_TRY(expect_normed(d, p.m, p.k, 2));
-  set_cost(d, p.m, 2 * std::uint64_t{p.n}, p.k, launch);
-  return {};
+bool accepts_cpu_matmul(const DeviceInfo&, const Dispatch& d) {
+  const auto p = d.params_as<MatmulParams>();
+  const bool gated = (p.form & form_product) != 0;
+  if ((p.form & form_quantized) != 0 && (!gated || p.n0 % 32 != 0)) return false;
+  return !gated || (p.form & form_residual) == 0;
 }
 
 Status launch_matmul_affine(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const MatmulAffineParams p = d.params_as<MatmulAffineParams>();
-  if (!quant::is_affine_bits(p.bits) || !quant::is_affine_group(p.group_size) ||
-      p.k % p.group_size != 0) {
-    return fail(ErrorCode::unsupported,
-                "matmul_affine: k " + std::to_string(p.k) + " with " + std::to_string(p.bits) +
-                    " bits in groups of " + std::to_string(p.group_size),
-                d.file, d.line);
+  const auto a = d.params_as<MatmulAffineParams>();
+  const MatmulParams& p = a.product;
+  if (!quant::is_affine_bits(a.bits) || !quant::is_affine_group(a.group_size) ||
+      p.k % a.group_size != 0) {
+    return refuse(d, "k " + std::to_string(p.k) + " with " + std::to_string(a.bits) +
+                         " bits in groups of " + std::to_string(a.group_size));
   }
-  const std::uint64_t groups = matrix_bytes(d.format, p.n, p.k / p.group_size);
-  ONEPASS_TRY(expect_views(
-      d, {matrix_bytes(DType::f32, p.m, p.k), product({p.n, std::uint64_t{p.k} * p.bits / 8}),
-          groups, groups, matrix_bytes(DType::f32, p.m, p.n)}));
-  set_cost(d, p.m, p.n, p.k, launch);
-  return set_blocks(d, p.n, p.k, divide_up(p.m, matmul_block_m), launch);
+  const std::uint64_t groups = matrix_bytes(d.format, p.n0, p.k / a.group_size);
+  ONEPASS_TRY(check_product(d, p, matrix_bytes(DType::f32, p.m, p.k),
+                            product({p.n0, std::uint64_t{p.k} * a.bits / 8}), {groups, groups}));
+  set_cost(d, p, launch);
+  return set_blocks(d, p.n0, p.k, divide_up(p.m, matmul_block_m), launch);
 }
 
 Status launch_matmul_id(const DeviceInfo&, const Dispatch& d, Launch& launch) {
-  const MatmulIdParams p = d.params_as<MatmulIdParams>();
-  const std::uint64_t pairs = product({p.tokens, p.used});
-  const std::uint64_t expert = matrix_bytes(d.format, p.n, p.k);
-  const std::uint32_t bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
-  ONEPASS_TRY(expect_views(
-      d, {matrix_bytes(matmul_input(d.format), p.pair_rows != 0 ? pairs : p.tokens, p.k),
-          product({bound, expert}), matrix_bytes(DType::u32, p.tokens, p.used),
-          matrix_bytes(DType::f32, pairs, p.n)}));
+  const auto a = d.params_as<MatmulIdParams>();
+  const MatmulParams& p = a.product;
+  if (a.used == 0 || p.m % a.used != 0) {
+    return refuse(
+        d, std::to_string(p.m) + " pairs with " + std::to_string(a.used) + " experts per token");
+  }
+  const std::uint64_t expert = matrix_bytes(d.format, p.n0, p.k);
+  const std::uint32_t bound = a.bound_experts != 0 ? a.bound_experts : a.experts;
+  const std::uint32_t x_rows = a.pair_rows != 0 ? p.m : p.m / a.used;
+  ONEPASS_TRY(check_product(d, p, matrix_bytes(matmul_input(d.format), x_rows, p.k),
+                            product({bound, expert}), {matrix_bytes(DType::u32, 1, p.m)}));
   // Every pair may name another expert, as long as there are that many.
-  const std::uint64_t in_use = std::min<std::uint64_t>(pairs, bound);
-  launch.bytes_moved =
-      d.views[0].bytes + d.views[2].bytes + d.views[3].bytes + product({in_use, expert});
-  launch.flops = product({pairs, p.n, p.k, 2});
-  if (!is_packed(d.format)) return set_blocks(d, p.n, p.k, pairs, launch);
-  return set_grid(d, blocks_of(groups_of(p.n), group_bytes(d, p.k)),
+  const std::uint64_t in_use = std::min<std::uint64_t>(p.m, bound);
+  launch.bytes_moved = bytes_of(d, matmul_x) + bytes_of(d, matmul_ids) +
+                       bytes_of(d, matmul_out(0)) + product({in_use, expert});
+  launch.flops = product({p.m, p.n0, p.k, 2});
+  if (!is_packed(d.format)) return set_blocks(d, p.n0, p.k, p.m, launch);
+  return set_grid(d, blocks_of(groups_of(p.n0), group_bytes(d, p.k)),
                   std::max<std::uint64_t>(in_use, 1), launch);
 }
 

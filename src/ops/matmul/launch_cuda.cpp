@@ -1,10 +1,8 @@
 #include "ops/matmul/launch_cuda.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <initializer_list>
-#include <optional>
 #include <utility>
 
 #include "core/features.h"
@@ -19,83 +17,23 @@ constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a 
 
 // An op of this family as its kernels see it.
 struct Shape {
-  MatmulForm form = form_plain;
-  std::uint32_t m = 0, k = 0;
-  std::array<std::uint32_t, 3> n{};
-  std::uint32_t weights = 1;   // views 1 ..
-  std::optional<float> eps{};  // of ops that norm x first
+  MatmulParams p;
+  bool by_pair = false, affine = false;
 
-  bool is_glu() const { return form == form_glu || form == form_glu_q; }
-  // Groups of `size` outputs of every product.
+  explicit Shape(const Dispatch& d)
+      : p(d.params_as<MatmulParams>()),
+        by_pair(d.op == Op::matmul_id),
+        affine(d.op == Op::matmul_affine) {}
+  bool is_gate() const { return (p.form & form_product) != 0; }
+  bool is_quantized() const { return (p.form & form_quantized) != 0; }
+  bool is_normed() const { return (p.form & form_normed) != 0; }
+  // Groups of `size` outputs: of every part, of a gate once.
   std::uint64_t groups(std::uint32_t size) const {
-    std::uint64_t sum = 0;
-    for (const std::uint32_t rows : n) sum += divide_up(rows, size);
-    return sum;
+    const std::uint64_t first = divide_up(p.n0, size);
+    return is_gate() ? first : first + divide_up(p.n1, size) + divide_up(p.n2, size);
   }
-  std::uint64_t sets() const { return is_glu() ? n[0] : groups(2); }
+  std::uint64_t sets() const { return is_gate() ? p.n0 : groups(2); }
 };
-
-Status check(const DeviceInfo& device, const Dispatch& d, Launch& launch, Shape& s) {
-  const auto plain = [&](MatmulForm form) {
-    const auto p = d.params_as<MatmulParams>();
-    s = {form, p.m, p.k, {p.n, 0, 0}, 1};
-  };
-  const auto glu = [&](MatmulForm form) {
-    const auto p = d.params_as<MatmulGluParams>();
-    s = {form, p.m, p.k, {p.n, 0, 0}, 2};
-  };
-  switch (d.op) {
-    case Op::matmul_bias:
-      plain(form_bias);
-      return launch_matmul_bias(device, d, launch);
-    case Op::matmul_add:
-      plain(form_add);
-      return launch_matmul_add(device, d, launch);
-    case Op::matmul_bias_add:
-      plain(form_bias_add);
-      return launch_matmul_bias_add(device, d, launch);
-    case Op::matmul_3: {
-      const auto p = d.params_as<Matmul3Params>();
-      s = {form_three, p.m, p.k, {p.n0, p.n1, p.n2}, 3};
-      return launch_matmul_3(device, d, launch);
-    }
-    case Op::matmul_glu:
-      glu(form_glu);
-      return launch_matmul_glu(device, d, launch);
-    case Op::matmul_glu_q:
-      glu(form_glu_q);
-      return launch_matmul_glu_q(device, d, launch);
-    case Op::norm_matmul: {
-      plain(form_plain);
-      s.eps = d.params_as<NormMatmulParams>().eps;
-      return launch_norm_matmul(device, d, launch);
-    }
-    case Op::norm_matmul_3: {
-      const auto p = d.params_as<NormMatmul3Params>();
-      s = {form_three, p.m, p.k, {p.n0, p.n1, p.n2}, 3, p.eps};
-      return launch_norm_matmul_3(device, d, launch);
-    }
-    case Op::norm_matmul_glu_q: {
-      glu(form_glu_q);
-      s.eps = d.params_as<NormMatmulGluParams>().eps;
-      return launch_norm_matmul_glu_q(device, d, launch);
-    }
-    case Op::matmul_id: {
-      const auto p = d.params_as<MatmulIdParams>();
-      ONEPASS_TRY(launch_matmul_id(device, d, launch));
-      s = {form_id, p.tokens * p.used, p.k, {p.n, 0, 0}, 1};
-      return {};
-    }
-    case Op::matmul_affine: {
-      const auto p = d.params_as<MatmulAffineParams>();
-      s = {form_affine, p.m, p.k, {p.n, 0, 0}, 1};
-      return launch_matmul_affine(device, d, launch);
-    }
-    default:
-      plain(form_plain);
-      return launch_matmul(device, d, launch);
-  }
-}
 
 // The kernels of a format. piece: values that a lane of the mat-vec takes at a time; 0: the format
 // has none but the general kernel. The others as in matmul_tile_bytes.
@@ -103,27 +41,33 @@ struct Kernels {
   std::uint32_t piece = 0;
   std::uint32_t bits = 0, high = 0, factors = 0;
 };
-Kernels kernels_of(DType format) {
-  switch (format) {
+Kernels kernels_of(Format format) {
+  const bool split = format.layout == Layout::s16;
+  switch (format.type) {
     case DType::f32:
       return {4, 32};
     case DType::f16:
     case DType::bf16:
       return {8, 16};
-    case DType::q4_0_s16:
+    default:
+      break;
+  }
+  if (!split) return {};
+  switch (format.type) {
+    case DType::q4_0:
       return {32, 4, 0, 1};
-    case DType::q8_0_s16:
+    case DType::q8_0:
       return {16, 8, 0, 1};
-    case DType::q4_k_s16:
-    case DType::a4_f16_s16:
-    case DType::a4_bf16_s16:
+    case DType::q4_k:
+    case DType::a4_f16:
+    case DType::a4_bf16:
       return {32, 4, 0, 2};
-    case DType::q5_k_s16:
+    case DType::q5_k:
       return {32, 4, 8, 2};
-    case DType::q6_k_s16:
+    case DType::q6_k:
       return {32, 4, 16, 2};
-    case DType::a8_f16_s16:
-    case DType::a8_bf16_s16:
+    case DType::a8_f16:
+    case DType::a8_bf16:
       return {16, 8, 0, 2};
     default:
       return {};
@@ -131,11 +75,12 @@ Kernels kernels_of(DType format) {
 }
 
 // Buffers and scratch start at a multiple of 256.
-bool weights_are_aligned(const Dispatch& d, const Shape& s) {
-  for (std::uint32_t i = 1; i <= s.weights; ++i) {
-    if (d.views[i].bytes != 0 && d.views[i].offset % 16 != 0) return false;
-  }
-  return true;
+bool is_aligned(const Dispatch& d, op_u32 slot) {
+  return slot >= d.n_views || d.views[slot].bytes == 0 || d.views[slot].offset % 16 == 0;
+}
+bool weights_are_aligned(const Dispatch& d) {
+  return is_aligned(d, matmul_weight(0)) && is_aligned(d, matmul_weight(1)) &&
+         is_aligned(d, matmul_weight(2));
 }
 
 void set_values(const Shape& s, std::initializer_list<std::pair<MatmulValue, std::uint32_t>> more,
@@ -144,15 +89,12 @@ void set_values(const Shape& s, std::initializer_list<std::pair<MatmulValue, std
   const auto put = [&](MatmulValue index, std::uint32_t value) {
     launch.spec[launch.n_spec++] = {index, static_cast<std::int32_t>(value)};
   };
-  put(matmul_form, s.form);
-  put(matmul_m, s.m);
-  put(matmul_n, s.n[0]);
-  put(matmul_k, s.k);
+  if (s.by_pair) put(matmul_by_pair, 1);
   for (const auto& [index, value] : more) put(index, value);
 }
 
 void launch_any(const Shape& s, std::uint32_t variant, Launch& launch) {
-  const std::uint64_t rows = s.form == form_id ? s.m : divide_up(s.m, any_rows);
+  const std::uint64_t rows = s.by_pair ? s.p.m : divide_up(s.p.m, any_rows);
   launch.variant = static_cast<std::uint16_t>(variant);
   launch.grid = {static_cast<std::uint32_t>(s.groups(any_columns)),
                  static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, max_cuda_grid_y)), 1};
@@ -178,9 +120,9 @@ std::uint32_t team_of(const DeviceInfo& device, std::uint64_t sets, std::uint32_
 std::uint32_t threads_of(const DeviceInfo& device, const Shape& s, std::uint32_t team,
                          std::uint32_t most) {
   const std::uint64_t units = device.compute_units;
-  if (s.form == form_glu_q) {
+  if (s.is_quantized()) {
     // A block has all of 32 columns, so there may be few blocks.
-    const std::uint32_t threads = s.n[0] / 32 < units ? most : 256;
+    const std::uint32_t threads = s.p.n0 / 32 < units ? most : 256;
     return std::max(std::min(threads, 32 * team), 32u);
   }
   std::uint32_t threads = 256;
@@ -206,9 +148,9 @@ std::uint64_t blocks_of(const DeviceInfo& device, std::uint64_t units, std::uint
 
 // False where rows of x do not fit.
 bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
-  const std::uint32_t pieces = s.k / kernels_of(d.format).piece;
-  const std::uint64_t x_bytes = matmul_x_bytes(matmul_input(d.format) == DType::q8a, s.k);
-  std::uint32_t rows = s.form == form_id ? 1 : std::min(std::bit_ceil(s.m), 8u);
+  const std::uint32_t pieces = s.p.k / kernels_of(d.format).piece;
+  const std::uint64_t x_bytes = matmul_x_bytes(matmul_input(d.format) == DType::q8a, s.p.k);
+  std::uint32_t rows = s.by_pair ? 1 : std::min(std::bit_ceil(s.p.m), 8u);
   const std::uint32_t team = team_of(device, s.sets(), pieces);
   std::uint32_t threads = 0;
   std::uint64_t shared = 0;
@@ -218,11 +160,11 @@ bool launch_matvec(const DeviceInfo& device, const Dispatch& d, const Shape& s, 
     shared = rows * x_bytes + matmul_sum_bytes(threads, rows);
     if (shared <= std::min(device.max_shared_bytes, 200u << 10)) break;
   }
-  const std::uint64_t blocks_y = s.form == form_id ? s.m : divide_up(s.m, rows);
+  const std::uint64_t blocks_y = s.by_pair ? s.p.m : divide_up(s.p.m, rows);
   if (blocks_y > max_cuda_grid_y) return false;
 
   const std::uint32_t teams = threads / team;
-  const std::uint32_t rounds = s.form == form_glu_q ? 32 / teams : 1;
+  const std::uint32_t rounds = s.is_quantized() ? 32 / teams : 1;
   const std::uint64_t units = divide_up(s.sets(), std::uint64_t{teams} * rounds);
   const std::uint64_t blocks = blocks_of(device, units, threads, shared);
   launch.variant = rows == 1 ? variant_vector : variant_rows;
@@ -255,18 +197,18 @@ MatmulVariant line_of(const DeviceInfo& device, std::uint64_t rows, std::uint32_
 
 // False where there is more than one row of x, or it is not aligned.
 bool launch_line(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
-  if (s.form == form_id || s.m != 1 || matmul_input(d.format) != DType::q8a ||
+  if (s.by_pair || s.p.m != 1 || matmul_input(d.format) != DType::q8a ||
       d.views[0].offset % 16 != 0) {
     return false;
   }
   const std::uint64_t units = std::max(device.compute_units, 1u);
   const MatmulVariant variant =
-      s.is_glu() ? (s.n[0] / 32 <= units ? variant_gate_1 : variant_gate_2)
-                 : line_of(device, s.groups(1), s.k / kernels_of(d.format).piece);
+      s.is_gate() ? (s.p.n0 / 32 <= units ? variant_gate_1 : variant_gate_2)
+                  : line_of(device, s.groups(1), s.p.k / kernels_of(d.format).piece);
   const std::uint32_t rows = matmul_line_rows(variant), warps = matmul_line_warps(variant);
   const std::uint64_t sets = s.groups(rows);
   std::uint32_t threads = 256;
-  if (s.form == form_glu_q) {
+  if (s.is_quantized()) {
     threads = 32 * warps * (32 / rows);
   } else {
     while (threads > std::max(64u, 32 * warps) && sets * 32 * warps < units * threads) threads /= 2;
@@ -286,13 +228,13 @@ void launch_norm_line(const DeviceInfo& device, const Dispatch& d, const Shape& 
   // Pieces of weights with further bits leave no registers for four rows of them.
   const bool two_rows = kernels_of(d.format).high != 0;
   std::uint64_t blocks = 0, warps = 0;
-  if (s.is_glu()) {
-    const std::uint64_t work = divide_up(s.n[0], 32);
+  if (s.is_gate()) {
+    const std::uint64_t work = divide_up(s.p.n0, 32);
     launch.variant = work <= units || two_rows ? variant_norm_gate_1 : variant_norm_gate_2;
     warps = 32 / matmul_line_rows(launch.variant);
     blocks = std::min(work, units * 32 / warps);
   } else {
-    switch (line_of(device, s.groups(1), s.k / kernels_of(d.format).piece)) {
+    switch (line_of(device, s.groups(1), s.p.k / kernels_of(d.format).piece)) {
       case variant_line_4:
         launch.variant = two_rows ? variant_norm_2 : variant_norm_4;
         break;
@@ -308,25 +250,25 @@ void launch_norm_line(const DeviceInfo& device, const Dispatch& d, const Shape& 
     blocks = std::min(sets, sets <= units * most ? units : 2 * units);
     const std::uint64_t rounds = divide_up(sets, blocks * most);
     warps = std::max(divide_up(sets, blocks * rounds),
-                     std::min<std::uint64_t>(divide_up(s.k, 256), most));
+                     std::min<std::uint64_t>(divide_up(s.p.k, 256), most));
   }
   launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
   launch.group = {static_cast<std::uint32_t>(32 * warps), 1, 1};
-  launch.shared_bytes = matmul_x_bytes(true, s.k);
-  set_values(s, {{matmul_eps, std::bit_cast<std::uint32_t>(*s.eps)}}, launch);
+  launch.shared_bytes = matmul_x_bytes(true, s.p.k);
+  set_values(s, {}, launch);
 }
 
 // Large tiles unless they leave processors idle. False where x cannot be copied in wide pieces.
 bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, Launch& launch) {
   const Kernels kernels = kernels_of(d.format);
   const bool quantized = matmul_input(d.format) == DType::q8a;
-  if (s.form == form_id || s.m <= 8 || d.views[0].offset % (quantized ? 8 : 16) != 0 ||
+  if (s.by_pair || s.p.m <= 8 || d.views[0].offset % (quantized ? 8 : 16) != 0 ||
       !has(device, Feature::tensor_cores)) {
     return false;
   }
   for (const auto& [warps_m, warps_n] : {std::pair{4u, 2u}, std::pair{2u, 1u}}) {
-    const std::uint64_t x = s.groups((s.is_glu() ? 32 : 64) * warps_n);
-    const std::uint64_t y = divide_up(s.m, 32 * warps_m);
+    const std::uint64_t x = s.groups((s.is_gate() ? 32 : 64) * warps_n);
+    const std::uint64_t y = divide_up(s.p.m, 32 * warps_m);
     if (warps_m == 4 && x * y * 4 < std::uint64_t{device.compute_units} * 3) continue;
     if (y > max_cuda_grid_y) return false;
     launch.variant = variant_tile;
@@ -344,23 +286,44 @@ bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
 
 }  // namespace
 
+bool accepts_cuda_matmul(const DeviceInfo&, const Dispatch& d) {
+  const auto p = d.params_as<MatmulParams>();
+  const bool gate = (p.form & form_product) != 0;
+  if (gate)
+    return (p.form & (form_bias | form_residual)) == 0 &&
+           (p.n0 % 32 == 0 || (p.form & form_quantized) == 0);
+  return (p.form & form_quantized) == 0;
+}
+
+bool accepts_normed_matmul(const DeviceInfo&, const Dispatch& d) {
+  const auto p = d.params_as<MatmulParams>();
+  const std::uint32_t rest = p.form & ~form_normed;
+  const bool form_fits = rest == 0 || rest == form_parts || rest == (form_parts | form_bias) ||
+                         (rest == (form_parts | form_product | form_quantized) && p.n0 % 32 == 0);
+  return form_fits && p.m == 1 && p.k % 32 == 0 && p.k <= norm_matmul_max_k &&
+         d.n_views > matmul_norm && d.views[matmul_norm].bytes != 0 && is_aligned(d, matmul_norm) &&
+         is_aligned(d, matmul_x) && weights_are_aligned(d);
+}
+
 Status launch_matmul_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
-  Shape s;
-  ONEPASS_TRY(check(device, d, launch, s));
+  const Shape s(d);
+  ONEPASS_TRY(s.by_pair  ? launch_matmul_id(device, d, launch)
+              : s.affine ? launch_matmul_affine(device, d, launch)
+                         : launch_matmul(device, d, launch));
   launch.tiles = 1;
-  if (s.m == 0 || s.groups(1) == 0) {
+  if (s.p.m == 0 || s.groups(1) == 0) {
     launch.grid = {0, 1, 1};
     launch.group = {32, 1, 1};
     return {};
   }
-  if (s.eps) {
+  if (s.is_normed()) {
     launch_norm_line(device, d, s, launch);
     return {};
   }
   const std::uint32_t piece = kernels_of(d.format).piece;
-  if (s.form == form_affine || piece == 0) {
+  if (s.affine || piece == 0) {
     launch_any(s, 0, launch);
-  } else if (s.k % piece != 0 || !weights_are_aligned(d, s) ||
+  } else if (s.p.k % piece != 0 || !weights_are_aligned(d) ||
              !(launch_tile(device, d, s, launch) || launch_line(device, d, s, launch) ||
                launch_matvec(device, d, s, launch))) {
     launch_any(s, variant_any, launch);

@@ -6,28 +6,13 @@
 
 OP_BEGIN_NAMESPACE
 
-// Launch::spec of every kernel; the first four are the op's, the others the launch's.
+// Launch::spec
 enum MatmulValue : op_u32 {
-  matmul_form,  // a MatmulForm
-  matmul_m,     // rows of x; form_id: pairs of token and expert
-  matmul_n,     // rows of the weights; form_three: of the first
-  matmul_k,
+  matmul_by_pair,  // 1: matmul_id
+  // Of the mat-vec kernels for any number of rows:
   matmul_team,    // log2 of the threads that share two weight rows
   matmul_rounds,  // sets of rows that a team computes before its block may stop
   matmul_rows,    // rows of x in shared memory
-  matmul_eps,     // bits of the norm's eps
-};
-
-enum MatmulForm : op_u32 {
-  form_plain,
-  form_bias,
-  form_add,
-  form_bias_add,
-  form_three,
-  form_glu,
-  form_glu_q,
-  form_id,
-  form_affine,  // matmul_affine, variant_any only
 };
 
 // Launch::variant
@@ -43,18 +28,18 @@ enum MatmulVariant : op_u32 {
   variant_line_4,
   variant_line_1_by_2,
   variant_line_2_by_4,
-  variant_gate_1,  // form_glu and form_glu_q only
+  variant_gate_1,  // gates only
   variant_gate_2,
   // The same for a row of f32 that is normed first; a block goes on to further sets.
   variant_norm_1,
   variant_norm_2,
   variant_norm_4,
-  variant_norm_gate_1,  // form_glu_q only
+  variant_norm_gate_1,  // quantized gates only
   variant_norm_gate_2,
 };
 
 // Outputs that a set of warps computes, and the warps of the set. A block has up to 8 warps, 16 for
-// normed rows; form_glu_q: those of 32 outputs.
+// normed rows; with a quantized output those of 32 columns.
 OP_FN constexpr op_u32 matmul_line_rows(op_u32 variant) {
   switch (variant) {
     case variant_line_4:

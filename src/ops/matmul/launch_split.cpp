@@ -53,20 +53,24 @@ std::uint32_t rows_that_fit(const DeviceInfo& device, std::uint32_t unit, std::u
 }  // namespace
 
 Status lower_matmul(const DeviceInfo& device, const Dispatch& d, LaunchList& launches) {
-  if (d.views[1].bytes <= device.max_binding_bytes) return {};
-  const auto p = d.params_as<MatmulParams>();
+  if (d.views[matmul_weight(0)].bytes <= device.max_binding_bytes) return {};
+  auto p = d.params_as<MatmulParams>();
+  if (p.form != 0) return {};
   const std::uint32_t unit = is_packed(d.format) ? 16 : 1;  // rows that lie together
   const std::uint64_t unit_bytes = matrix_bytes(d.format, unit, p.k);
   const std::uint32_t rows = rows_that_fit(device, unit, unit_bytes);
   if (rows == 0) return {};
-  const Columns columns(d, d.views[2], p.m, p.n);
-  for (std::uint32_t first = 0; first < p.n; first += rows) {
-    const std::uint32_t n = std::min(rows, p.n - first);
+  const Columns columns(d, d.views[matmul_out(0)], p.m, p.n0);
+  const std::uint32_t n_all = p.n0;
+  for (std::uint32_t first = 0; first < n_all; first += rows) {
+    const std::uint32_t n = std::min(rows, n_all - first);
     const View target = columns.target(first, n, launches);
     Dispatch part = d;
-    part.set_params(MatmulParams{p.m, n, p.k});
-    part.views[1] = part_of(d.views[1], first / unit * unit_bytes, matrix_bytes(d.format, n, p.k));
-    part.views[2] = target;
+    p.n0 = n;
+    part.set_params(p);
+    part.views[matmul_weight(0)] = part_of(d.views[matmul_weight(0)], first / unit * unit_bytes,
+                                           matrix_bytes(d.format, n, p.k));
+    part.views[matmul_out(0)] = target;
     launches.add(part);
     columns.finish(target, first, n, launches);
   }
@@ -74,22 +78,28 @@ Status lower_matmul(const DeviceInfo& device, const Dispatch& d, LaunchList& lau
 }
 
 Status lower_matmul_affine(const DeviceInfo& device, const Dispatch& d, LaunchList& launches) {
-  if (d.views[1].bytes <= device.max_binding_bytes) return {};
-  const auto p = d.params_as<MatmulAffineParams>();
-  const std::uint64_t row_bytes = std::uint64_t{p.k} * p.bits / 8;
-  const std::uint64_t groups = matrix_bytes(d.format, 1, p.k / std::max(p.group_size, 1u));
+  if (d.views[matmul_weight(0)].bytes <= device.max_binding_bytes) return {};
+  auto params = d.params_as<MatmulAffineParams>();
+  MatmulParams& p = params.product;
+  if (p.form != 0) return {};
+  const std::uint64_t row_bytes = std::uint64_t{p.k} * params.bits / 8;
+  const std::uint64_t groups = matrix_bytes(d.format, 1, p.k / std::max(params.group_size, 1u));
   const std::uint32_t rows = rows_that_fit(device, 1, row_bytes);
   if (rows == 0) return {};
-  const Columns columns(d, d.views[4], p.m, p.n);
-  for (std::uint32_t first = 0; first < p.n; first += rows) {
-    const std::uint32_t n = std::min(rows, p.n - first);
+  const Columns columns(d, d.views[matmul_out(0)], p.m, p.n0);
+  const std::uint32_t n_all = p.n0;
+  for (std::uint32_t first = 0; first < n_all; first += rows) {
+    const std::uint32_t n = std::min(rows, n_all - first);
     const View target = columns.target(first, n, launches);
     Dispatch part = d;
-    part.set_params(MatmulAffineParams{p.m, n, p.k, p.bits, p.group_size});
-    part.views[1] = part_of(d.views[1], first * row_bytes, n * row_bytes);
-    part.views[2] = part_of(d.views[2], first * groups, n * groups);
-    part.views[3] = part_of(d.views[3], first * groups, n * groups);
-    part.views[4] = target;
+    p.n0 = n;
+    part.set_params(params);
+    part.views[matmul_weight(0)] =
+        part_of(d.views[matmul_weight(0)], first * row_bytes, n * row_bytes);
+    for (const op_u32 slot : {matmul_scales, matmul_biases}) {
+      part.views[slot] = part_of(d.views[slot], first * groups, n * groups);
+    }
+    part.views[matmul_out(0)] = target;
     launches.add(part);
     columns.finish(target, first, n, launches);
   }
@@ -97,9 +107,10 @@ Status lower_matmul_affine(const DeviceInfo& device, const Dispatch& d, LaunchLi
 }
 
 Status lower_matmul_id(const DeviceInfo& device, const Dispatch& d, LaunchList& launches) {
-  if (d.views[1].bytes <= device.max_binding_bytes) return {};
+  if (d.views[matmul_weight(0)].bytes <= device.max_binding_bytes) return {};
   const auto p = d.params_as<MatmulIdParams>();
-  const std::uint64_t expert = matrix_bytes(d.format, p.n, p.k);
+  if (p.product.form != 0) return {};
+  const std::uint64_t expert = matrix_bytes(d.format, p.product.n0, p.product.k);
   const auto fit = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       device.max_binding_bytes / std::max<std::uint64_t>(expert, 1), p.experts));
   if (fit == 0) return {};
@@ -110,7 +121,8 @@ Status lower_matmul_id(const DeviceInfo& device, const Dispatch& d, LaunchList& 
     params.bound_experts = count;
     Dispatch part = d;
     part.set_params(params);
-    part.views[1] = part_of(d.views[1], first * expert, count * expert);
+    part.views[matmul_weight(0)] =
+        part_of(d.views[matmul_weight(0)], first * expert, count * expert);
     launches.add(part);
   }
   return {};

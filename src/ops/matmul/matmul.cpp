@@ -5,8 +5,21 @@
 namespace onepass::ops {
 namespace {
 
-constexpr TypeSet matmul_types = row_types | block_types | (any_type & ~unpacked_types);
+constexpr TypeSet matmul_types = row_types | block_types | packed_types;
 constexpr TypeSet x_types = types(DType::f32, DType::q8a);
+
+MatmulParams product(std::uint32_t m, std::uint32_t n, std::uint32_t k) noexcept {
+  MatmulParams p{};
+  p.m = m;
+  p.k = k;
+  p.n0 = n;
+  return p;
+}
+
+// The slots of forms in front of slot `end`.
+void bind_empty(Dispatch& d, std::uint32_t end) noexcept {
+  while (d.n_views < end) d.bind(View{});
+}
 
 }  // namespace
 
@@ -28,9 +41,9 @@ void matmul(GraphSession& s, const Matmul& a, Here here) {
   const std::uint32_t m = c.u32("the number of rows", c.failed() ? 0 : a.x.shape.rows());
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::matmul, a.weight.dtype, here);
+  Dispatch d = dispatch(Op::matmul, a.weight.format(), here);
   d.input = a.x.dtype;
-  d.set_params(MatmulParams{m, n, k});
+  d.set_params(product(m, n, k));
   d.bind(x);
   d.bind(weight);
   d.bind(out);
@@ -56,12 +69,13 @@ void matmul_affine(GraphSession& s, const MatmulAffine& a, Here here) {
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::matmul_affine, a.scales.dtype, here);
-  d.set_params(MatmulAffineParams{m, n, k, a.bits, a.group_size});
+  d.set_params(MatmulAffineParams{product(m, n, k), a.bits, a.group_size});
   d.bind(x);
   d.bind(weight);
+  d.bind(out);
+  bind_empty(d, matmul_scales);
   d.bind(scales);
   d.bind(biases);
-  d.bind(out);
   s.encode(d);
 }
 
@@ -88,15 +102,17 @@ void matmul_id(GraphSession& s, const MatmulId& a, Here here) {
   c.disjoint(out, "x", x);
   c.disjoint(out, "weight", weight);
   c.disjoint(out, "ids", ids);
+  const std::uint32_t pairs = c.u32("the number of pairs", std::uint64_t{tokens} * used);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::matmul_id, a.weight.dtype, here);
+  Dispatch d = dispatch(Op::matmul_id, a.weight.format(), here);
   d.input = a.x.dtype;
-  d.set_params(MatmulIdParams{tokens, used, experts, n, k, pair_rows ? 1u : 0u, 0, 0});
+  d.set_params(MatmulIdParams{product(pairs, n, k), used, experts, pair_rows ? 1u : 0u, 0, 0});
   d.bind(x);
   d.bind(weight);
-  d.bind(ids);
   d.bind(out);
+  bind_empty(d, matmul_ids);
+  d.bind(ids);
   s.encode(d);
 }
 

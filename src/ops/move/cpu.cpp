@@ -114,11 +114,12 @@ constexpr KernelRow gather_row(DType format, const char* name) noexcept {
 }
 
 constexpr KernelRow kernels[] = {
-#define FORMAT(name, ggml_id, elements, bytes, rows)                \
+#define FORMAT(name, ggml_id, elements, bytes)                      \
   cpu_row(Op::copy, DType::name, "copy_" #name, launch_copy, copy), \
       gather_row(DType::name, "gather_" #name),
+#define LAYOUT(type, layout, elements, bytes, Form) \
+  cpu_row(Op::copy, formats::type##_##layout, "copy_" #type "_" #layout, launch_copy, copy),
 #include "onepass/tables/formats.def"
-#undef FORMAT
     ELEMENT_TYPES(transpose, launch_transpose, transpose),
     ELEMENT_TYPES(slice, launch_columns, columns),
     ELEMENT_TYPES(put, launch_columns, columns),

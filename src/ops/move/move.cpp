@@ -27,14 +27,14 @@ std::uint32_t same_rows(Checks& c, const char* a_what, const Tensor& a, const ch
 
 void copy(GraphSession& s, const Unary& a, Here here) {
   Checks c(s, "copy", here);
-  const View x = c.tensor("x", a.x, any_type);
-  const View out = c.tensor("out", a.out, any_type);
+  const View x = c.tensor("x", a.x, unpacked_types | packed_types);
+  const View out = c.tensor("out", a.out, unpacked_types | packed_types);
   c.same_type("x", a.x, "out", a.out);
   c.require(x.bytes == out.bytes, "x is ", a.x.shape, ", out is ", a.out.shape);
   c.disjoint(out, "x", x);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::copy, a.x.dtype, here);
+  Dispatch d = dispatch(Op::copy, a.x.format(), here);
   d.set_params(
       CopyParams{static_cast<std::uint32_t>(x.bytes), static_cast<std::uint32_t>(x.bytes >> 32)});
   d.bind(x);
@@ -60,7 +60,7 @@ void gather(GraphSession& s, const Gather& a, Here here) {
   const std::uint32_t bytes = c.u32("bytes of a row", x.bytes / a.x.shape[0]);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::gather, a.x.dtype, here);
+  Dispatch d = dispatch(Op::gather, a.x.format(), here);
   d.set_params(GatherParams{rows, a.x.shape[0], bytes, 0, 0});
   d.bind(x);
   d.bind(indices);

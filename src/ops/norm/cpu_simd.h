@@ -1,6 +1,8 @@
 // Norm kernels for one instruction set.
 #ifndef OP_ISA
 
+#include <type_traits>
+
 #include "core/kernel_row.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/params.h"
@@ -13,30 +15,8 @@
 namespace onepass::ops::OP_ISA {
 
 template <class T>
-void rms_norm(const KernelArgs& a) noexcept {
-  const auto& p = params<RmsNormParams>(a);
-  const KernelArgs::Part part = a.part(p.rows);
-  const NormWeight<T> weight = norm_weight<T>(a, 1, p.weight_is_f32);
-  for (std::uint64_t row = part.begin; row < part.end; ++row) {
-    const T* x = in<T>(a, 0) + row * p.dim;
-    scale_row(x, weight, inverse_rms(x, p.dim, p.eps), p.dim, out<T>(a, 2) + row * p.dim);
-  }
-}
-
-template <class T>
-void rms_norm_no_scale(const KernelArgs& a) noexcept {
-  const auto& p = params<RmsNormParams>(a);
-  const KernelArgs::Part part = a.part(p.rows);
-  for (std::uint64_t row = part.begin; row < part.end; ++row) {
-    const T* x = in<T>(a, 0) + row * p.dim;
-    scale_row(x, NormWeight<T>{nullptr, false}, inverse_rms(x, p.dim, p.eps), p.dim,
-              out<T>(a, 1) + row * p.dim);
-  }
-}
-
-template <class T>
 void l2_norm(const KernelArgs& a) noexcept {
-  const auto& p = params<RmsNormParams>(a);
+  const auto& p = params<L2NormParams>(a);
   const KernelArgs::Part part = a.part(p.rows);
   for (std::uint64_t row = part.begin; row < part.end; ++row) {
     const T* x = in<T>(a, 0) + row * p.dim;
@@ -45,32 +25,19 @@ void l2_norm(const KernelArgs& a) noexcept {
   }
 }
 
-// The norm is rounded to T before the second operation, as the two ops on their own would.
+// norm(x) * other or other + norm(x). The norm is rounded to T before the second operation, as the
+// two ops on their own would, and stored where `also` is not null.
 template <class T, bool Add>
-OP_INLINE void norm_then(const KernelArgs& a) {
-  const auto& p = params<RmsNormParams>(a);
-  const KernelArgs::Part part = a.part(p.rows);
-  const NormWeight<T> weight = norm_weight<T>(a, 1, p.weight_is_f32);
-  for (std::uint64_t row = part.begin; row < part.end; ++row) {
-    const T* x = in<T>(a, 0) + row * p.dim;
-    const T* other = in<T>(a, 2) + row * p.dim;
-    T* y = out<T>(a, 3) + row * p.dim;
-    const Simd::F r = Simd::set1(inverse_rms(x, p.dim, p.eps));
-    for (std::size_t i = 0; i < p.dim; i += 16) {
-      const std::size_t n = lanes_left(i, p.dim);
-      const Simd::F v = rounded(normed(x, weight, r, i, n), x);
-      const Simd::F o = load_some(other + i, n);
-      store_some(y + i, Add ? Simd::add(o, v) : Simd::mul(v, o), n);
-    }
+OP_INLINE void norm_then(const T* x, const NormWeight<T>& weight, float factor, const T* other,
+                         std::size_t dim, T* y, T* also) {
+  const Simd::F r = Simd::set1(factor);
+  for (std::size_t i = 0; i < dim; i += 16) {
+    const std::size_t n = lanes_left(i, dim);
+    const Simd::F v = rounded(normed(x, weight, r, i, n), x);
+    const Simd::F o = load_some(other + i, n);
+    if (also != nullptr) store_some(also + i, v, n);
+    store_some(y + i, Add ? Simd::add(o, v) : Simd::mul(v, o), n);
   }
-}
-template <class T>
-void rms_norm_mul(const KernelArgs& a) noexcept {
-  norm_then<T, false>(a);
-}
-template <class T>
-void norm_add(const KernelArgs& a) noexcept {
-  norm_then<T, true>(a);
 }
 
 template <class T>
@@ -82,39 +49,34 @@ OP_INLINE void add_rows(const T* x, const T* residual, std::size_t dim, T* sum) 
 }
 
 template <class T>
-void add_rms_norm(const KernelArgs& a) noexcept {
+void rms_norm(const KernelArgs& a) noexcept {
   const auto& p = params<RmsNormParams>(a);
   const KernelArgs::Part part = a.part(p.rows);
-  const NormWeight<T> weight = norm_weight<T>(a, 2, p.weight_is_f32);
+  const NormWeight<T> weight = norm_weight<T>(a, norm_weight_slot, p.weight_is_f32);
+  const bool keeps = a.bytes[norm_also] != 0;
   for (std::uint64_t row = part.begin; row < part.end; ++row) {
     const std::uint64_t at = row * p.dim;
-    T* sum = out<T>(a, 3) + at;
-    add_rows(in<T>(a, 0) + at, in<T>(a, 1) + at, p.dim, sum);
-    scale_row<T>(sum, weight, inverse_rms(sum, p.dim, p.eps), p.dim, out<T>(a, 4) + at);
-  }
-}
-
-inline void rms_norm_q(const KernelArgs& a) noexcept {
-  const auto& p = params<RmsNormParams>(a);
-  const KernelArgs::Part part = a.part(p.rows);
-  const NormWeight<float> weight = norm_weight<float>(a, 1, 1);
-  for (std::uint64_t row = part.begin; row < part.end; ++row) {
-    const float* x = in<float>(a, 0) + row * p.dim;
-    scale_row_q(x, weight, inverse_rms(x, p.dim, p.eps), p.dim,
-                out<std::byte>(a, 2) + row * (p.dim / 32 * 40));
-  }
-}
-
-inline void add_rms_norm_q(const KernelArgs& a) noexcept {
-  const auto& p = params<RmsNormParams>(a);
-  const KernelArgs::Part part = a.part(p.rows);
-  const NormWeight<float> weight = norm_weight<float>(a, 2, 1);
-  for (std::uint64_t row = part.begin; row < part.end; ++row) {
-    const std::uint64_t at = row * p.dim;
-    float* sum = out<float>(a, 3) + at;
-    add_rows(in<float>(a, 0) + at, in<float>(a, 1) + at, p.dim, sum);
-    scale_row_q(sum, weight, inverse_rms(sum, p.dim, p.eps), p.dim,
-                out<std::byte>(a, 4) + row * (p.dim / 32 * 40));
+    const T* x = in<T>(a, norm_x) + at;
+    T* also = keeps ? out<T>(a, norm_also) + at : nullptr;
+    if ((p.form & form_sum) != 0) {
+      add_rows(x, in<T>(a, norm_other) + at, p.dim, also);
+      x = also;
+    }
+    const float r = inverse_rms(x, p.dim, p.eps);
+    if constexpr (std::is_same_v<T, float>) {
+      if ((p.form & form_quantized) != 0) {
+        scale_row_q(x, weight, r, p.dim, out<std::byte>(a, norm_out) + row * (p.dim / 32 * 40));
+        continue;
+      }
+    }
+    T* y = out<T>(a, norm_out) + at;
+    if ((p.form & form_product) != 0) {
+      norm_then<T, false>(x, weight, r, in<T>(a, norm_other) + at, p.dim, y, also);
+    } else if ((p.form & form_residual) != 0) {
+      norm_then<T, true>(x, weight, r, in<T>(a, norm_other) + at, p.dim, y, nullptr);
+    } else {
+      scale_row(x, weight, r, p.dim, y);
+    }
   }
 }
 
@@ -155,21 +117,23 @@ void layer_norm(const KernelArgs& a) noexcept {
   }
 }
 
+constexpr KernelRow rms_row(Format format, const char* name, std::uint32_t forms, CpuKernelFn cpu) {
+  KernelRow row = cpu_row(Op::rms_norm, format, name, launch_norm, cpu, OP_ISA_FEATURE);
+  row.forms = forms;
+  row.accepts = accepts_norm;
+  return row;
+}
+
 #define NORM_ROWS(op)                                                                \
   cpu_row(Op::op, DType::f32, #op "_f32", launch_norm, op<float>, OP_ISA_FEATURE),   \
       cpu_row(Op::op, DType::f16, #op "_f16", launch_norm, op<F16>, OP_ISA_FEATURE), \
       cpu_row(Op::op, DType::bf16, #op "_bf16", launch_norm, op<BF16>, OP_ISA_FEATURE)
 constexpr KernelRow norm_rows[] = {
-    NORM_ROWS(rms_norm),
-    NORM_ROWS(rms_norm_no_scale),
-    NORM_ROWS(rms_norm_mul),
-    NORM_ROWS(norm_add),
-    NORM_ROWS(add_rms_norm),
+    rms_row(DType::f32, "rms_norm_f32", norm_forms, rms_norm<float>),
+    rms_row(DType::f16, "rms_norm_f16", norm_forms & ~form_quantized, rms_norm<F16>),
+    rms_row(DType::bf16, "rms_norm_bf16", norm_forms & ~form_quantized, rms_norm<BF16>),
     NORM_ROWS(l2_norm),
     NORM_ROWS(layer_norm),
-    cpu_row(Op::rms_norm_q, DType::f32, "rms_norm_q_f32", launch_norm, rms_norm_q, OP_ISA_FEATURE),
-    cpu_row(Op::add_rms_norm_q, DType::f32, "add_rms_norm_q_f32", launch_norm, add_rms_norm_q,
-            OP_ISA_FEATURE),
 };
 #undef NORM_ROWS
 

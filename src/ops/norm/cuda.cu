@@ -17,8 +17,44 @@ struct Slots {
   int weight = -1, bias = -1;
   int residual = -1, sum = -1;  // the norm is of x + residual, which is kept in sum
   int factor = -1, term = -1;   // the norm is rounded, then multiplied or added
+  int rounded = -1;             // where it is stored as well
 };
-enum class Form { rms, l2, layer };
+enum class Kind { rms, l2, layer };
+
+// The parameters of every op of the family.
+struct NormParams {
+  std::uint32_t rows, dim;
+  float eps;
+  op_u32 weight_is_f32;
+};
+template <Kind F>
+__device__ inline NormParams norm_params(const CudaArgs& args) {
+  if constexpr (F == Kind::l2) {
+    const auto& p = args.params_as<L2NormParams>();
+    return {p.rows, p.dim, p.eps, 1};
+  } else if constexpr (F == Kind::layer) {
+    const auto& p = args.params_as<LayerNormParams>();
+    return {p.rows, p.dim, p.eps, p.weight_is_f32};
+  } else {
+    const auto& p = args.params_as<RmsNormParams>();
+    return {p.rows, p.dim, p.eps, p.weight_is_f32};
+  }
+}
+// The slots of rms_norm for its forms.
+__device__ inline Slots rms_slots(const CudaArgs& args) {
+  const op_u32 form = args.params_as<RmsNormParams>().form;
+  Slots slots{.out = norm_out, .weight = norm_weight_slot};
+  if ((form & form_sum) != 0) {
+    slots.residual = norm_other;
+    slots.sum = norm_also;
+  }
+  if ((form & form_product) != 0) {
+    slots.factor = norm_other;
+    if (args.views[norm_also] != nullptr) slots.rounded = norm_also;
+  }
+  if ((form & form_residual) != 0) slots.term = norm_other;
+  return slots;
+}
 
 // Weights of a row, null for none.
 template <class T>
@@ -56,13 +92,13 @@ __device__ inline float square_4(float4 v) {
   return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
 }
 
-__device__ inline float factor_of(Form form, float squares, float count, float eps) {
-  return 1.0f / op_sqrt((form == Form::l2 ? squares : squares / count) + eps);
+__device__ inline float factor_of(Kind kind, float squares, float count, float eps) {
+  return 1.0f / op_sqrt((kind == Kind::l2 ? squares : squares / count) + eps);
 }
 
-template <class T, Form F, bool Quantize>
+template <class T, Kind F, bool Quantize>
 __device__ void norm_warp_rows(const CudaArgs& args, const Slots slots) {
-  const RmsNormParams p = args.params_as<RmsNormParams>();
+  const NormParams p = norm_params<F>(args);
   const std::uint32_t lane = threadIdx.x % 32, dim = p.dim;
   const NormWeights<T> weight(args, slots.weight, p.weight_is_f32);
   const NormWeights<T> bias(args, slots.bias, p.weight_is_f32);
@@ -89,11 +125,11 @@ __device__ void norm_warp_rows(const CudaArgs& args, const Slots slots) {
         args.ptr<T>(slots.sum)[at + i] = kept_sum;
         v[j] = as_float(kept_sum);
       }
-      sum = F == Form::layer ? sum + v[j] : fmaf(v[j], v[j], sum);
+      sum = F == Kind::layer ? sum + v[j] : fmaf(v[j], v[j], sum);
     }
     sum = warp_sum(sum);
     const float count = static_cast<float>(dim);
-    if constexpr (F == Form::layer) {
+    if constexpr (F == Kind::layer) {
       const float mean = sum / count;
       sum = 0.0f;
 #pragma unroll
@@ -117,6 +153,7 @@ __device__ void norm_warp_rows(const CudaArgs& args, const Slots slots) {
       }
       if (i >= dim) continue;
       if (bias.data != nullptr) y += bias.load(i);
+      if (slots.rounded >= 0) args.ptr<T>(slots.rounded)[at + i] = round_to<T>(y);
       if (slots.factor >= 0) y = kept<T>(y) * as_float(args.ptr<const T>(slots.factor)[at + i]);
       if (slots.term >= 0) y = as_float(args.ptr<const T>(slots.term)[at + i]) + kept<T>(y);
       args.ptr<T>(slots.out)[at + i] = round_to<T>(y);
@@ -133,10 +170,10 @@ __device__ inline float block_sum_once(float v, float* partial) {
   return warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f);
 }
 
-template <class T, Form F, bool Quantize>
+template <class T, Kind F, bool Quantize>
 __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
   __shared__ float partial[2][32];
-  const RmsNormParams p = args.params_as<RmsNormParams>();
+  const NormParams p = norm_params<F>(args);
   const std::uint32_t dim = p.dim, threads = blockDim.x;
   const NormWeights<T> weight(args, slots.weight, p.weight_is_f32);
   const NormWeights<T> bias(args, slots.bias, p.weight_is_f32);
@@ -147,6 +184,7 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
            is_aligned_4(args.ptr<const T>(slots.sum));
   }
   if (slots.factor >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.factor));
+  if (slots.rounded >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.rounded));
   if (slots.term >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.term));
 
   float4 w[kept_parts];
@@ -181,18 +219,18 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
       v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (i >= dim) continue;
       v[j] = first_load(i);
-      sum += F == Form::layer ? sum_4(v[j]) : square_4(v[j]);
+      sum += F == Kind::layer ? sum_4(v[j]) : square_4(v[j]);
     }
     for (std::uint32_t j = kept_parts; j < parts; ++j) {
       const std::uint32_t i = 4 * (threadIdx.x + j * threads);
       if (i >= dim) break;
       const float4 more = first_load(i);
-      sum += F == Form::layer ? sum_4(more) : square_4(more);
+      sum += F == Kind::layer ? sum_4(more) : square_4(more);
     }
     sum = block_sum_once(sum, partial[0]);
     const float count = static_cast<float>(dim);
     float mean = 0.0f;
-    if constexpr (F == Form::layer) {
+    if constexpr (F == Kind::layer) {
       mean = sum / count;
       sum = 0.0f;
       const auto add_square = [&](float4 t, std::uint32_t i) {
@@ -214,7 +252,7 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
     }
     const float r = factor_of(F, sum, count, p.eps);
     const auto finish = [&](float4 t, float4 scale, std::uint32_t i) {
-      if constexpr (F == Form::layer) {
+      if constexpr (F == Kind::layer) {
         t = make_float4(t.x - mean, t.y - mean, t.z - mean, t.w - mean);
       }
       float4 y = scale_4(t, r);
@@ -225,6 +263,7 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
       }
       if (i >= dim) return;
       if (bias.data != nullptr) y = add_4(y, bias.load_4(i, dim, wide));
+      if (slots.rounded >= 0) store_row_4(args.ptr<T>(slots.rounded) + at, i, dim, wide, y);
       if (slots.factor >= 0) {
         y = mul_4(kept<T>(y), load_row_4(args.ptr<const T>(slots.factor) + at, i, dim, wide));
       }
@@ -248,10 +287,10 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
   }
 }
 
-template <class T, Form F, bool Quantize = false>
+template <class T, Kind F, bool Quantize = false>
 __device__ void norm(const CudaArgs& args, const Slots slots) {
   pdl_launch();
-  if (args.params_as<RmsNormParams>().dim <= 32 * warp_parts) {
+  if (norm_params<F>(args).dim <= 32 * warp_parts) {
     norm_warp_rows<T, F, Quantize>(args, slots);
   } else {
     norm_block_rows<T, F, Quantize>(args, slots);
@@ -261,23 +300,18 @@ __device__ void norm(const CudaArgs& args, const Slots slots) {
 }  // namespace
 }  // namespace onepass::ops
 
-#define NORM_KERNEL(name, T, form, quantize, ...)            \
+#define NORM_KERNEL(name, T, kind, quantize, ...)            \
   extern "C" __global__ void __launch_bounds__(1024)         \
       name(const __grid_constant__ onepass::CudaArgs args) { \
     using namespace onepass::ops;                            \
-    norm<T, Form::form, quantize>(args, Slots{__VA_ARGS__}); \
+    norm<T, Kind::kind, quantize>(args, __VA_ARGS__);        \
   }
-#define NORM_KERNELS(op, form, ...)                      \
-  NORM_KERNEL(op##_f32, float, form, false, __VA_ARGS__) \
-  NORM_KERNEL(op##_f16, Half, form, false, __VA_ARGS__)  \
-  NORM_KERNEL(op##_bf16, Bfloat, form, false, __VA_ARGS__)
+#define NORM_KERNELS(op, kind, ...)                      \
+  NORM_KERNEL(op##_f32, float, kind, false, __VA_ARGS__) \
+  NORM_KERNEL(op##_f16, Half, kind, false, __VA_ARGS__)  \
+  NORM_KERNEL(op##_bf16, Bfloat, kind, false, __VA_ARGS__)
 
-NORM_KERNELS(rms_norm, rms, .out = 2, .weight = 1)
-NORM_KERNELS(rms_norm_no_scale, rms, .out = 1)
-NORM_KERNELS(rms_norm_mul, rms, .out = 3, .weight = 1, .factor = 2)
-NORM_KERNELS(norm_add, rms, .out = 3, .weight = 1, .term = 2)
-NORM_KERNELS(add_rms_norm, rms, .out = 4, .weight = 2, .residual = 1, .sum = 3)
-NORM_KERNELS(l2_norm, l2, .out = 1)
-NORM_KERNELS(layer_norm, layer, .out = 3, .weight = 1, .bias = 2)
-NORM_KERNEL(rms_norm_q_f32, float, rms, true, .out = 2, .weight = 1)
-NORM_KERNEL(add_rms_norm_q_f32, float, rms, true, .out = 4, .weight = 2, .residual = 1, .sum = 3)
+NORM_KERNELS(rms_norm, rms, rms_slots(args))
+NORM_KERNEL(rms_norm_q_f32, float, rms, true, rms_slots(args))
+NORM_KERNELS(l2_norm, l2, Slots{.out = 1})
+NORM_KERNELS(layer_norm, layer, Slots{.out = 3, .weight = 1, .bias = 2})

@@ -58,10 +58,10 @@ void rms_norm(GraphSession& s, const RmsNorm& a, Here here) {
   const View weight = check_weight(c, "weight", a.weight, a.x, r.out);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(a.weight ? Op::rms_norm : Op::rms_norm_no_scale, a.x.dtype, here);
-  d.set_params(RmsNormParams{r.rows, r.dim, a.eps, is_f32(a.weight)});
+  Dispatch d = dispatch(Op::rms_norm, a.x.dtype, here);
+  d.set_params(RmsNormParams{0, r.rows, r.dim, a.eps, is_f32(a.weight)});
   d.bind(r.x);
-  if (a.weight) d.bind(weight);
+  d.bind(weight);
   d.bind(r.out);
   s.encode(d);
 }
@@ -72,7 +72,7 @@ void l2_norm(GraphSession& s, const L2Norm& a, Here here) {
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::l2_norm, a.x.dtype, here);
-  d.set_params(RmsNormParams{r.rows, r.dim, a.eps, 0});
+  d.set_params(L2NormParams{r.rows, r.dim, a.eps});
   d.bind(r.x);
   d.bind(r.out);
   s.encode(d);
@@ -110,13 +110,13 @@ void add_rms_norm(GraphSession& s, const AddRmsNorm& a, Here here) {
   c.require(c.failed() || !overlap(sum, weight), "sum overlaps weight");
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::add_rms_norm, a.x.dtype, here);
-  d.set_params(RmsNormParams{r.rows, r.dim, a.eps, is_f32(a.weight)});
+  Dispatch d = dispatch(Op::rms_norm, a.x.dtype, here);
+  d.set_params(RmsNormParams{form_sum, r.rows, r.dim, a.eps, is_f32(a.weight)});
   d.bind(r.x);
-  d.bind(residual);
   d.bind(weight);
-  d.bind(sum);
   d.bind(r.out);
+  d.bind(residual);
+  d.bind(sum);
   s.encode(d);
 }
 
@@ -128,12 +128,12 @@ void norm_add(GraphSession& s, const NormAdd& a, Here here) {
   c.disjoint_or_same(r.out, "residual", residual);
   if (c.failed()) return;
 
-  Dispatch d = dispatch(Op::norm_add, a.x.dtype, here);
-  d.set_params(RmsNormParams{r.rows, r.dim, a.eps, is_f32(a.weight)});
+  Dispatch d = dispatch(Op::rms_norm, a.x.dtype, here);
+  d.set_params(RmsNormParams{form_residual, r.rows, r.dim, a.eps, is_f32(a.weight)});
   d.bind(r.x);
   d.bind(weight);
-  d.bind(residual);
   d.bind(r.out);
+  d.bind(residual);
   s.encode(d);
 }
 

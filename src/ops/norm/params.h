@@ -1,24 +1,28 @@
 #ifndef ONEPASS_OPS_NORM_PARAMS_H_
 #define ONEPASS_OPS_NORM_PARAMS_H_
 
-#include "ops/shared/lang.h"
+#include "ops/shared/forms.h"
 
 OP_BEGIN_NAMESPACE
 
-// All norms but layer_norm. Views:
-//   rms_norm           x, weight, out
-//   rms_norm_no_scale  x, out
-//   rms_norm_mul       x, weight, factor, out        out = norm(x) * factor
-//   rms_norm_q         x, weight, out                out is q8a
-//   add_rms_norm(_q)   x, residual, weight, sum, out sum = x + residual, out = norm(sum)
-//   norm_add           x, weight, residual, out      out = residual + norm(x)
-//   l2_norm            x, out
-// Only the weights of rms_norm and rms_norm_mul have to be there.
+// rms_norm. Slots: x, weight (may be empty), out, other, also. One of the forms that take `other`:
+//   form_sum       also = x + other, out = norm(also)
+//   form_product   out = norm(x) * other; where `also` is bound, it is norm(x)
+//   form_residual  out = other + norm(x)
+const op_u32 norm_x = 0u, norm_weight_slot = 1u, norm_out = 2u, norm_other = 3u, norm_also = 4u;
 struct RmsNormParams {
+  op_u32 form;
   op_u32 rows;
   op_u32 dim;
   float eps;
   op_u32 weight_is_f32;  // else the weight has the type of x
+};
+
+// Views: x, out.
+struct L2NormParams {
+  op_u32 rows;
+  op_u32 dim;
+  float eps;
 };
 
 // Views: x, weight, bias, out. Weight and bias have the same type and may be empty.

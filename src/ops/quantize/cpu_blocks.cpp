@@ -31,7 +31,7 @@ void dequantize_packed(const KernelArgs& a) noexcept {
   const auto& p = a.params_as<QuantizeParams>();
   const auto [begin, end] = a.part(p.rows);
   for (std::uint64_t r = begin; r < end; ++r) {
-    quant::unpack_row(Type, a.data[0], r, p.cols, a.ptr<float>(1) + r * p.cols);
+    quant::unpack_row({Type, Layout::r16}, a.data[0], r, p.cols, a.ptr<float>(1) + r * p.cols);
   }
 }
 
@@ -52,32 +52,26 @@ void dequantize_q8a(const KernelArgs& a) noexcept {
   }
 }
 
-#define PACKED(format)                                                                         \
-  cpu_row(Op::dequantize, DType::format, "dequantize_" #format "_f32", launch_dequantize_rows, \
-          dequantize_packed<DType::format>)
+#define PACKED(type)                                                           \
+  cpu_row(Op::dequantize, formats::type##_r16, "dequantize_" #type "_r16_f32", \
+          launch_dequantize_rows, dequantize_packed<DType::type>)
 
 constexpr KernelRow kernels[] = {
-#define BLOCK(format, Block)                                                                  \
-  cpu_row(Op::quantize, DType::format, "quantize_f32_" #format, launch_quantize,              \
-          quantize_blocks<quant::Block>),                                                     \
-      cpu_row(Op::dequantize, DType::format, "dequantize_" #format "_f32", launch_dequantize, \
+#define BLOCK(format, Block)                                                                    \
+  cpu_row(Op::quantize, formats::format, "quantize_f32_" #format, launch_quantize,              \
+          quantize_blocks<quant::Block>),                                                       \
+      cpu_row(Op::dequantize, formats::format, "dequantize_" #format "_f32", launch_dequantize, \
               dequantize_blocks<quant::Block>),
     ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
-        PACKED(f32_r16),
-    PACKED(f16_r16),
-    PACKED(bf16_r16),
-    PACKED(q4_0_r16),
-    PACKED(q8_0_r16),
-    PACKED(q4_k_r16),
-    PACKED(q5_k_r16),
-    PACKED(q6_k_r16),
-    PACKED(a4_f16_r16),
-    PACKED(a4_bf16_r16),
-    PACKED(a8_f16_r16),
-    PACKED(a8_bf16_r16),
-    cpu_row(Op::dequantize, DType::q8a, "dequantize_q8a_f32", launch_dequantize_rows,
-            dequantize_q8a),
+#define LAYOUT_r16(type) PACKED(type),
+#define LAYOUT_s16(type)
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type)
+#include "onepass/tables/formats.def"
+#undef LAYOUT_r16
+#undef LAYOUT_s16
+        cpu_row(Op::dequantize, DType::q8a, "dequantize_q8a_f32", launch_dequantize_rows,
+                dequantize_q8a),
 };
 
 #undef PACKED

@@ -114,7 +114,10 @@ QUANTIZE_KERNEL(dequantize_q8a_f32, dequantize_q8a)
   QUANTIZE_KERNEL(dequantize_##format##_f32, dequantize_blocks<onepass::quant::Block>)
 ONEPASS_BLOCK_FORMATS(BLOCK)
 #undef BLOCK
-#define SPLIT(format, Form) \
+#define LAYOUT_r16(format, Form)
+#define LAYOUT_s16(format, Form) \
   QUANTIZE_KERNEL(dequantize_##format##_f32, dequantize_split<onepass::quant::Form>)
-ONEPASS_SPLIT_FORMATS(SPLIT)
-#undef SPLIT
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type##_##layout, Form)
+#include "onepass/tables/formats.def"
+#undef LAYOUT_r16
+#undef LAYOUT_s16

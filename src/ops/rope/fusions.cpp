@@ -32,7 +32,7 @@ struct Store {
   View views[n_slots]{};
 
   bool has(Slot s) const { return views[s].bytes != 0; }
-  DType format() const {
+  Format format() const {
     return has(k_cache)   ? static_cast<DType>(params.k_type)
            : has(v_cache) ? static_cast<DType>(params.v_type)
                           : DType::f32;
@@ -74,7 +74,8 @@ struct Cache {
   DType type;
 };
 Cache of_kv_store(const Dispatch& d) {
-  return {d.params_as<KvStoreParams>(), d.views[0], d.views[1], d.views[2], d.views[3], d.format};
+  return {
+      d.params_as<KvStoreParams>(), d.views[0], d.views[1], d.views[2], d.views[3], d.format.type};
 }
 
 bool same_place(const Store& s, const Cache& c) {
@@ -119,13 +120,14 @@ bool queries_to_keys(Store s, const Dispatch& second, Dispatch& fused) {
 bool fuse_norm_rope(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const auto norm = first.params_as<RmsNormParams>();
   std::optional<Store> s = of_rope(second);
-  if (!s || first.format != DType::f32 || norm.weight_is_f32 == 0) return false;
-  if (second.views[0] != first.views[2] || norm.dim != s->params.head_dim ||
+  if (!s || first.format != DType::f32 || norm.form != 0) return false;
+  if (norm.weight_is_f32 == 0 || first.views[norm_weight_slot].bytes == 0) return false;
+  if (second.views[0] != first.views[norm_out] || norm.dim != s->params.head_dim ||
       norm.rows != product({s->params.rows, s->params.heads})) {
     return false;
   }
-  s->views[q] = first.views[0];
-  s->views[q_norm] = first.views[1];
+  s->views[q] = first.views[norm_x];
+  s->views[q_norm] = first.views[norm_weight_slot];
   s->params.q_eps = norm.eps;
   return s->write_to(fused);
 }
