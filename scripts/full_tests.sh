@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 build=${1:-build/release}
 [ -f "$build/build.ninja" ] || cmake --preset release -B "$build"
-cmake --build "$build" --target property_tests graph_tests
+cmake --build "$build" --target property_tests graph_tests run_tests cuda_emu_tests
 
 begin=$SECONDS
 status=0
@@ -19,6 +19,10 @@ echo "== random sessions: passes x orders against the reference"
 run property_tests 'RandomSessions.*:FuseReaders.*'
 echo "== plans without one edge or one barrier"
 run property_tests 'PlanMutation.*'
+echo "== orders without one edge or boundary, or with a weaker edge; what is implied: implied_orders.txt"
+run property_tests 'OrderProof.*'
+run run_tests '*ModelGraph.EveryEdge*'
+run cuda_emu_tests 'CardPrograms.*:*CardModels.HaveAnOrder*'
 echo "== seeded bugs"
 run property_tests 'SeededBugs.*'
 echo "== physical and virtual closure, arenas"

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
 #include <thread>
 
 #include "core/device_state.h"
@@ -29,11 +27,6 @@ Device open_device(const Bench::Wrap& wrap, const DeviceOptions& options, OrderB
 Grid tiles_grid(std::uint32_t tiles) { return Grid::groups({tiles, 1, 1}, {1, 1, 1}); }
 
 }  // namespace
-
-bool full_run() {
-  const char* value = std::getenv("ONEPASS_FULL");
-  return value != nullptr && std::string_view(value) == "1";
-}
 
 Bench::Bench(const Wrap& wrap, const DeviceOptions& options)
     : device_(open_device(wrap, options, backend_)), executor_(device_), pool_(device_) {
@@ -211,6 +204,36 @@ bool Bench::agrees(const Outcome& expected) {
     if (!equal_block(expected, b.memory, block.bytes.data())) return false;
   }
   return backend_->guards_intact();
+}
+
+Result<Plan> compile_program(const Device& device, const GraphExecutor& executor,
+                             const test::ProgramBuilder& builder) {
+  ONEPASS_ASSIGN(const KernelId kernel,
+                 device.kernels().add({.name = "touch", .cpu = hash_kernel}));
+  const graph::Program program = builder.program();
+  std::vector<View> regions(builder.n_regions());
+  std::vector<Buffer> buffers;
+  GraphSession session = executor.begin_recorded();
+  for (const graph::ScratchItem& item : builder.items()) {
+    regions[item.region] =
+        session.scratch(DType::f32, {static_cast<std::uint32_t>(item.bytes / 4)}).view;
+  }
+  for (std::uint32_t r = 0; r < regions.size(); ++r) {
+    if (regions[r].buffer) continue;
+    ONEPASS_ASSIGN(Buffer buffer, device.allocate(builder.region_bytes()[r]));
+    regions[r] = buffer.view();
+    buffers.push_back(std::move(buffer));
+  }
+  for (std::uint32_t node = 0; node < program.size(); ++node) {
+    Dispatch d = make_dispatch(Op::custom);
+    d.kernel = kernel;
+    for (const graph::Range& r : program.ranges_of(node)) {
+      ONEPASS_ASSIGN(const View v, regions[r.region].sub(r.lo, r.hi - r.lo));
+      d.bind(v, r.write ? Access::write : Access::read);
+    }
+    session.encode(d);
+  }
+  return session.compile();
 }
 
 std::string for_all_graphs(std::uint32_t n,

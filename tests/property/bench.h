@@ -15,21 +15,18 @@
 #include <string>
 #include <vector>
 
-#include "core/os.h"
 #include "onepass/ops.h"
 #include "onepass/pool.h"
 #include "onepass/session.h"
 #include "property/order_backend.h"
 #include "property/reference.h"
+#include "support/full_run.h"
+#include "support/program_builder.h"
 
 namespace onepass::property {
 
-// With ONEPASS_FULL=1 `full`, else `ci`; a tenth of it under sanitizers, which are ten times
-// slower.
-bool full_run();
-inline std::uint32_t count(std::uint32_t ci, std::uint32_t full) {
-  return full_run() ? full : os::sanitized ? ci / 10 : ci;
-}
+using test::count;
+using test::full_run;
 
 class Stopwatch {
  public:
@@ -88,6 +85,10 @@ class Bench {
   KernelId plain_hash_;
   std::map<std::string, KernelId> slot_hashes_;
 };
+
+// The program as a plan: one dispatch per node over buffers and scratch of the same sizes.
+Result<Plan> compile_program(const Device& device, const GraphExecutor& executor,
+                             const test::ProgramBuilder& builder);
 
 // Runs `check(bench, seed)` for seeds [0, n) on up to two threads; the first text that is not empty
 // ends the run and is returned with its seed.

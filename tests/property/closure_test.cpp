@@ -110,37 +110,6 @@ TEST(Closure, OnPhysicalBytesEqualsTheVirtualOne) {
   EXPECT_GT(shared, n / 4);
 }
 
-// The program as a session: one dispatch per node over buffers and scratch of the same sizes.
-Result<Plan> compile_program(const Device& device, const GraphExecutor& executor,
-                             const test::ProgramBuilder& builder) {
-  ONEPASS_ASSIGN(const KernelId kernel,
-                 device.kernels().add({.name = "touch", .cpu = hash_kernel}));
-  const graph::Program program = builder.program();
-  std::vector<View> regions(builder.n_regions());
-  std::vector<Buffer> buffers;
-  GraphSession session = executor.begin_recorded();
-  for (const graph::ScratchItem& item : builder.items()) {
-    regions[item.region] =
-        session.scratch(DType::f32, {static_cast<std::uint32_t>(item.bytes / 4)}).view;
-  }
-  for (std::uint32_t r = 0; r < regions.size(); ++r) {
-    if (regions[r].buffer) continue;
-    ONEPASS_ASSIGN(Buffer buffer, device.allocate(builder.region_bytes()[r]));
-    regions[r] = buffer.view();
-    buffers.push_back(std::move(buffer));
-  }
-  for (std::uint32_t node = 0; node < program.size(); ++node) {
-    Dispatch d = make_dispatch(Op::custom);
-    d.kernel = kernel;
-    for (const graph::Range& r : program.ranges_of(node)) {
-      ONEPASS_ASSIGN(const View v, regions[r.region].sub(r.lo, r.hi - r.lo));
-      d.bind(v, r.write ? Access::write : Access::read);
-    }
-    session.encode(d);
-  }
-  return session.compile();
-}
-
 TEST(Closure, ModelPlansHaveSmallArenas) {
   auto state = DeviceState::create(std::make_unique<NullBackend>(), {});
   ASSERT_TRUE(state);

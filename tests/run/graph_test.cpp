@@ -80,7 +80,7 @@ TEST_P(ModelGraph, EveryEdgeAndBoundaryIsNeeded) {
     EXPECT_EQ(check_removals(r, graph::order_by_levels(r), totals), "") << rows;
   }
   EXPECT_EQ(totals.orders, 4u);
-  EXPECT_EQ(totals.implied, 0u);
+  EXPECT_TRUE(totals.implied.empty());
   EXPECT_GT(totals.edges, 20u);
 }
 

@@ -2,8 +2,8 @@
 // boundary of an order taken away in turn: what the others do not imply must be reported.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -67,6 +67,9 @@ class Reached {
   bool keeps(const Demand& d) const {
     return (d.early ? at_start_ : at_access_).test(d.second, d.first);
   }
+  bool at_access(std::uint32_t launch, std::uint32_t before) const {
+    return at_access_.test(launch, before);
+  }
 
  private:
   void follow(std::uint32_t v, std::uint32_t u, bool programmatic) {
@@ -82,76 +85,148 @@ class Reached {
   BitMatrix at_start_, at_access_;
 };
 
-inline bool keeps_all(const Recording& r, const Order& order, const std::vector<Demand>& demands) {
+// Nothing lost; only what is read early; more than that.
+enum class Lost : std::uint8_t { nothing, early, bytes };
+
+inline Lost lost_by(const Recording& r, const Order& order, const std::vector<Demand>& demands) {
   const Reached reached(r, order);
-  return std::all_of(demands.begin(), demands.end(),
-                     [&](const Demand& d) { return reached.keeps(d); });
+  Lost lost = Lost::nothing;
+  for (const Demand& d : demands) {
+    if (reached.keeps(d)) continue;
+    if (!d.early || !reached.at_access(d.second, d.first)) return Lost::bytes;
+    lost = Lost::early;
+  }
+  return lost;
 }
 
-struct Removals {
-  std::uint64_t orders = 0, edges = 0, boundaries = 0, weakened = 0;
-  std::uint64_t reported = 0, implied = 0;
-  std::uint64_t programmatic = 0, added = 0;  // edges of the orders as they were chosen
+// An order that may go. Edges: because others keep the two launches in order, or because it was
+// added for speed between launches that share nothing. Boundaries, by the last launch in front.
+struct Implied {
+  std::uint32_t first, second;
+  const char* why;
+};
 
+struct Removals {
+  std::uint64_t orders = 0, programmatic = 0, added = 0;  // as they were chosen
+  std::uint64_t edges = 0, boundaries = 0, weakened = 0;  // taken away, one at a time
+  std::uint64_t reported = 0;
+  std::uint64_t early = 0;  // of these: only a read before the wait is too early
+  std::vector<Implied> implied;
+
+  std::uint64_t total() const { return edges + boundaries + weakened; }
   Removals& operator+=(const Removals& o) {
     orders += o.orders;
+    programmatic += o.programmatic;
+    added += o.added;
     edges += o.edges;
     boundaries += o.boundaries;
     weakened += o.weakened;
     reported += o.reported;
-    implied += o.implied;
-    programmatic += o.programmatic;
-    added += o.added;
+    early += o.early;
+    implied.insert(implied.end(), o.implied.begin(), o.implied.end());
     return *this;
   }
 };
 
-// Empty, or what the validator got wrong. The order itself must be found sound.
-inline std::string check_removals(const Recording& r, const Order& order, Removals& totals) {
-  const std::vector<Demand> demands = demands_of(r);
-  if (!keeps_all(r, order, demands)) return "the order itself keeps too little";
-  if (const Status ok = graph::validate(r, order); !ok) return ok.error().to_string();
-  ++totals.orders;
-  const auto judge = [&](const Order& cut, const std::string& what) -> std::string {
-    const bool needed = !keeps_all(r, cut, demands);
-    ++(needed ? totals.reported : totals.implied);
-    if (graph::find_violations(r, cut).empty() == !needed) return {};
-    return what + (needed ? " is not reported" : " is implied and reported");
-  };
-  for (std::uint32_t v = 0; order.kind == OrderKind::edges && v < r.launches.size(); ++v) {
-    for (std::uint32_t e = order.edge_offsets[v]; e < order.edge_offsets[v + 1]; ++e) {
-      const Edge& edge = order.edges[e];
-      totals.programmatic += edge.programmatic ? 1 : 0;
-      totals.added += edge.added ? 1 : 0;
-      const std::string pair = std::to_string(edge.from) + " -> " + std::to_string(v);
-      Order cut = order;
-      cut.edges.erase(cut.edges.begin() + e);
-      for (std::size_t k = v + std::size_t{1}; k < cut.edge_offsets.size(); ++k) {
-        --cut.edge_offsets[k];
+inline Order without_edge(const Order& order, std::uint32_t v, std::uint32_t edge) {
+  Order cut = order;
+  cut.edges.erase(cut.edges.begin() + edge);
+  for (std::size_t k = v + std::size_t{1}; k < cut.edge_offsets.size(); ++k) {
+    --cut.edge_offsets[k];
+  }
+  return cut;
+}
+
+// Takes away one order after another and compares the validator with lost_by.
+class RemovalCheck {
+ public:
+  RemovalCheck(const Recording& r, const Order& order, Removals& totals)
+      : r_(r), order_(order), demands_(demands_of(r)), totals_(totals) {}
+
+  // Empty, or what the validator got wrong. The order itself must be found sound.
+  std::string run() {
+    if (lost_by(r_, order_, demands_) != Lost::nothing) return "the order itself keeps too little";
+    if (const Status ok = graph::validate(r_, order_); !ok) return ok.error().to_string();
+    ++totals_.orders;
+    std::string text;
+    if (order_.kind == OrderKind::edges) {
+      for (std::uint32_t v = 0; v < r_.launches.size() && text.empty(); ++v) {
+        for (std::uint32_t e = order_.edge_offsets[v];
+             e < order_.edge_offsets[v + 1] && text.empty(); ++e) {
+          text = remove_edge(v, e);
+        }
       }
-      ++totals.edges;
-      if (std::string text = judge(cut, "removed edge " + pair); !text.empty()) return text;
-      if (edge.programmatic) continue;
-      cut = order;
-      cut.edges[e].programmatic = true;
-      ++totals.weakened;
-      if (std::string text = judge(cut, "weakened edge " + pair); !text.empty()) return text;
     }
+    for (std::uint32_t level = 0; level + 1 < order_.n_levels() && text.empty(); ++level) {
+      text = merge_level(level);
+    }
+    return text;
   }
-  for (std::uint32_t level = 0; level + 1 < order.n_levels(); ++level) {
-    Order cut = order;
+
+ private:
+  std::string judge(const Recording& r, const Order& cut, Lost lost, const std::string& what) {
+    const std::vector<graph::Violation> found = graph::find_violations(r, cut);
+    totals_.reported += lost != Lost::nothing ? 1 : 0;
+    totals_.early += lost == Lost::early ? 1 : 0;
+    if (found.empty() && lost != Lost::nothing) return what + " is not reported";
+    if (!found.empty() && lost == Lost::nothing) return what + " is implied and reported";
+    if (lost == Lost::early && !found[0].early) return what + " is not reported as an early read";
+    return {};
+  }
+
+  std::string remove_edge(std::uint32_t v, std::uint32_t e) {
+    const Edge& edge = order_.edges[e];
+    const std::string pair = std::to_string(edge.from) + " -> " + std::to_string(v);
+    totals_.programmatic += edge.programmatic ? 1 : 0;
+    totals_.added += edge.added ? 1 : 0;
+    ++totals_.edges;
+    Order cut = without_edge(order_, v, e);
+    const Lost lost = lost_by(r_, cut, demands_);
+    if (lost == Lost::nothing) {
+      const bool others = Reached(r_, cut).at_access(v, edge.from);
+      if (!others && !edge.added) return "nothing needs edge " + pair;
+      totals_.implied.push_back({edge.from, v, others ? "other edges" : "added for speed"});
+    }
+    std::string text = judge(r_, cut, lost, "removed edge " + pair);
+    if (!text.empty() || edge.programmatic) return text;
+    cut = order_;
+    cut.edges[e].programmatic = true;
+    ++totals_.weakened;
+    return judge(r_, cut, lost_by(r_, cut, demands_), "weakened edge " + pair);
+  }
+
+  std::string merge_level(std::uint32_t level) {
+    Order cut = order_;
+    const std::uint32_t second = cut.level_offsets[level + 1];
     cut.level_offsets.erase(cut.level_offsets.begin() + level + 1);
-    Recording merged = r;
+    Recording merged = r_;
     for (RecordedLaunch& l : merged.launches) l.level -= l.level > level ? 1u : 0u;
-    const bool needed = !keeps_all(r, cut, demands);
-    ++(needed ? totals.reported : totals.implied);
-    ++totals.boundaries;
-    if (graph::find_violations(merged, cut).empty() == needed) {
-      return "merged level " + std::to_string(level) +
-             (needed ? " is not reported" : " is reported");
-    }
+    ++totals_.boundaries;
+    const Lost lost = lost_by(r_, cut, demands_);
+    if (lost == Lost::nothing) totals_.implied.push_back({second - 1, second, "other levels"});
+    return judge(merged, cut, lost, "merged level " + std::to_string(level));
   }
-  return {};
+
+  const Recording& r_;
+  const Order& order_;
+  const std::vector<Demand> demands_;
+  Removals& totals_;
+};
+
+inline std::string check_removals(const Recording& r, const Order& order, Removals& totals) {
+  return RemovalCheck(r, order, totals).run();
+}
+
+inline void print(const char* name, const Removals& t) {
+  std::printf(
+      "%s: %llu orders with %llu programmatic and %llu added edges; taken away: %llu edges, "
+      "%llu boundaries, %llu made programmatic; %llu reported, %llu of them early reads; "
+      "%zu implied\n",
+      name, static_cast<unsigned long long>(t.orders),
+      static_cast<unsigned long long>(t.programmatic), static_cast<unsigned long long>(t.added),
+      static_cast<unsigned long long>(t.edges), static_cast<unsigned long long>(t.boundaries),
+      static_cast<unsigned long long>(t.weakened), static_cast<unsigned long long>(t.reported),
+      static_cast<unsigned long long>(t.early), t.implied.size());
 }
 
 }  // namespace onepass::test
