@@ -8,7 +8,9 @@
   of lines of a file in examples. A line "// ..." or "# ..." stands for lines left out. Blocks that
   name a file are scripts/checks/try_doc.py's.
 - Links between files lead to a file, and to a heading of it.
-- A block marked "road" names a file and a function on each line: the file defines the function.
+- A block marked "road" draws calls: each line names a file, a function that it defines, and what
+  that does. The function is called by the one above that is indented less; where its name does not
+  stand there the remark says "through" what. No function is more than 12 calls deep.
 - docs/README.md, or the README.md of a folder below, links to every document in docs."""
 
 import argparse
@@ -21,6 +23,7 @@ import textwrap
 MAX_EXAMPLE = 8
 MAX_COLUMNS = 95  # more would be reflowed in the header
 NO_EXAMPLE = ("ops/common.h",)  # nothing that a caller writes
+MAX_CALLS = 12  # of a road
 MARK = re.compile(r"^\s*(?://|/\*|#)\s*\[([^\]\s]+)\](?:\s*\*/)?$")
 FENCE = re.compile(r"^(\s*)(```+)\s*([^`]*)$")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
@@ -213,21 +216,50 @@ def check_links(root, errors):
                 errors.append(f"{path}:{number}: {target}: no such heading")
 
 
-def defines(source, function):
-    """Whether C++ source has a definition: the name with its parameters and no semicolon behind."""
-    name = re.escape(function)
-    return re.search(rf"^[^\n/]*\b{name}\([^;{{]*?\)[^;{{]*{{", source, re.MULTILINE) is not None
+def bodies(source, function):
+    """What stands between the braces of each C++ definition of the function: its name with its
+    parameters and no semicolon behind."""
+    name, found = re.escape(function), []
+    for start in re.finditer(rf"^[^\n/]*\b{name}\([^;{{]*?\)[^;{{]*{{", source, re.MULTILINE):
+        depth, end = 1, start.end()
+        while depth > 0 and end < len(source):
+            depth += {"{": 1, "}": -1}.get(source[end], 0)
+            end += 1
+        found.append(source[start.end():end])
+    return found
+
+
+def calls(found, function):
+    name = re.escape(function.split("::")[-1])
+    return any(re.search(rf"\b{name}(?:<[^;{{}}()]*>)?\(", body) for body in found)
+
+
+def road_errors(root, lines):
+    """(line number in the block, what is wrong)"""
+    road = []  # (column, function, bodies) of the callers of the next line
+    for number, line in enumerate(lines):
+        file, function, *remark = line.split(maxsplit=2)
+        column = line.index(function, len(file))
+        if not os.path.isfile(os.path.join(root, file)):
+            yield number, f"there is no {file}"
+            continue
+        found = bodies(read(root, file), function)
+        if not found:
+            yield number, f"{file} does not define {function}"
+        while road and road[-1][0] >= column:
+            road.pop()
+        if road and not "".join(remark).startswith("through ") and not calls(road[-1][2], function):
+            yield number, f"{road[-1][1]} does not call {function}"
+        road.append((column, function, found))
+        if len(road) > MAX_CALLS:
+            yield number, f"{function} is {len(road)} calls deep, at most {MAX_CALLS}"
 
 
 def check_roads(root, errors):
     for path in find(root, *DOCS):
         for number, info, lines in blocks(read(root, path)):
-            for offset, line in enumerate(lines if info == "road" else []):
-                file, function = line.split()[:2]
-                if not os.path.isfile(os.path.join(root, file)):
-                    errors.append(f"{path}:{number + offset}: there is no {file}")
-                elif not defines(read(root, file), function):
-                    errors.append(f"{path}:{number + offset}: {file} does not define {function}")
+            if info == "road":
+                errors += [f"{path}:{number + at}: {text}" for at, text in road_errors(root, lines)]
 
 
 def check_index(root, errors):

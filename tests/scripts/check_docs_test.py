@@ -49,6 +49,30 @@ class CheckDocs(ScriptTest):
         self.write("docs/use.md", road.replace("a.cpp", "b.cpp"))
         self.says("docs/use.md:4: there is no src/b.cpp")
 
+    def test_roads_are_calls(self):
+        road = ["src/a.cpp  run       words", "src/a.cpp    Pool::take  a buffer",
+                "src/a.cpp  give      back"]
+
+        def write(lines):
+            self.write("docs/use.md",
+                       "# Use\n\n```road\n" + "\n".join(lines) + "\n```\n\n## In `C++`, 1st\n")
+
+        code = ("void run(int n) {\n  if (n) { pool.take<Buffer>(1); }\n}\n"
+                "Buffer Pool::take(int bytes) {\n  return {};\n}\nvoid give() {}\n")
+        self.write("src/a.cpp", code)
+        write(road)
+        self.passes()
+        self.write("src/a.cpp", code.replace("take<Buffer>(1)", "mistake(1)"))
+        self.says("docs/use.md:5: run does not call Pool::take")
+        write([road[0], road[1].replace("a buffer", "through a table"), road[2]])
+        self.passes()
+        self.write("src/a.cpp", "void f() { f(); }\n")
+        deep = ["src/a.cpp " + "  " * depth + "f" for depth in range(13)]
+        write(deep[:12])
+        self.passes()
+        write(deep)
+        self.says("docs/use.md:16: f is 13 calls deep, at most 12")
+
     def test_headers_have_the_lines_that_are_compiled(self):
         self.write("examples/snippets/core.cpp", SNIPPET.replace("pool.take()", "pool.get()"))
         self.says("include/onepass/pool.h:3: not the lines marked [pool.h]")
