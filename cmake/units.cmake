@@ -1,7 +1,7 @@
 # Compile units that are made from the rows of a list, in the build folder.
 
 # onepass_isa_units(units template name): for each row of ops/shared/isa.def the template with @isa@,
-# @condition@ and @needs@ of the row, and @name@. Sets `units` to their paths, best set first:
+# @condition@ and @feature@ of the row, and @name@. Sets `units` to their paths, best set first:
 # name/cpu_ISA.cpp, under ops in src.
 function(onepass_isa_units units template name)
   set(list ${PROJECT_SOURCE_DIR}/src/ops/shared/isa.def)
@@ -9,12 +9,12 @@ function(onepass_isa_units units template name)
   file(STRINGS ${list} rows REGEX "^ISA\\(")
   set(made "")
   foreach(row ${rows})
-    if(NOT row MATCHES "^ISA\\(([a-z0-9_]+), ([A-Za-z0-9_]+), ([A-Za-z0-9_:]+), \"[^\"]*\"\\)$")
-      message(FATAL_ERROR "${list}: '${row}', expected ISA(name, condition, needs, text)")
+    if(NOT row MATCHES "^ISA\\(([a-z0-9_]+), ([A-Za-z0-9_]+), ([a-z0-9_]+), .+, \"[^\"]*\"\\)$")
+      message(FATAL_ERROR "${list}: '${row}', expected ISA(name, condition, feature, there, text)")
     endif()
     set(isa ${CMAKE_MATCH_1})
     set(condition ${CMAKE_MATCH_2})
-    set(needs ${CMAKE_MATCH_3})
+    set(feature ${CMAKE_MATCH_3})
     set(unit ${CMAKE_CURRENT_BINARY_DIR}/ops/${name}/cpu_${isa}.cpp)
     configure_file(${template} ${unit} @ONLY)
     list(APPEND made ${unit})

@@ -48,14 +48,14 @@ make_unit() {  # make_unit FILE TEMPLATE SED_SCRIPT: keeps a file that is the sa
   if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
 }
 make_units() {  # what CMake makes, as cmake/units.cmake says
-  local isa condition needs family format blocks types
-  while read -r isa condition needs; do
+  local isa condition feature family format blocks types
+  while read -r isa condition feature; do
     for family in src/ops/*/cpu_simd.h; do
       family=$(basename "$(dirname "$family")")
       make_unit "$out/ops/$family/cpu_$isa.cpp" src/ops/simd_unit.cpp.in \
-        "s/@name@/$family/g; s/@isa@/$isa/g; s/@condition@/$condition/g; s/@needs@/$needs/g"
+        "s/@name@/$family/g; s/@isa@/$isa/g; s/@condition@/$condition/g; s/@feature@/$feature/g"
     done
-  done < <(sed -n 's/^ISA(\(.*\), \(.*\), \(.*\), ".*")$/\1 \2 \3/p' src/ops/shared/isa.def)
+  done < <(sed -n 's/^ISA(\([^,]*\), \([^,]*\), \([^,]*\), .*/\1 \2 \3/p' src/ops/shared/isa.def)
   while read -r format blocks types; do
     make_unit "$out/ops/matmul/cuda_$format.cu" src/ops/matmul/cuda_format.cu.in \
       "s/@format@/$format/g; s/@blocks@/$blocks/g; s/@types@/$types/g"

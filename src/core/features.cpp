@@ -10,9 +10,19 @@
 namespace onepass {
 namespace {
 
-constexpr const char* names[] = {"avx2", "avx512_vnni",  "neon_dotprod",
-                                 "f16",  "tensor_cores", "clusters"};
-static_assert(feature_bits(Feature::clusters) == 1u << (std::size(names) - 1));
+struct Named {
+  const char* name;
+  std::uint32_t bits;
+};
+// Last first.
+constexpr Named features[] = {
+    {"clusters", feature_bits(Feature::clusters)},
+    {"tensor_cores", feature_bits(Feature::tensor_cores)},
+    {"f16", feature_bits(Feature::f16)},
+#define ISA(isa, condition, feature, there, text) {#feature, feature_bits(Feature::feature)},
+#include "ops/shared/isa.def"
+#undef ISA
+};
 
 struct IsaRow {
   const char* name;
@@ -22,8 +32,8 @@ struct IsaRow {
   const char* text;
 };
 constexpr IsaRow sets[] = {
-#define ISA(isa, condition, needs, text) \
-  {#isa, #condition, (condition), static_cast<std::uint32_t>(needs), text},
+#define ISA(isa, condition, feature, there, text) \
+  {#isa, #condition, (condition), feature_bits(Feature::feature), text},
 #include "ops/shared/isa.def"
 #undef ISA
 };
@@ -49,8 +59,8 @@ constexpr auto paths = [] {
 
 std::vector<std::string> feature_names(const DeviceInfo& info) {
   std::vector<std::string> list;
-  for (std::size_t i = 0; i < std::size(names); ++i) {
-    if ((info.features >> i & 1) != 0) list.emplace_back(names[i]);
+  for (std::size_t i = std::size(features); i-- > 0;) {
+    if ((info.features & features[i].bits) != 0) list.emplace_back(features[i].name);
   }
   return list;
 }

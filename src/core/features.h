@@ -9,14 +9,23 @@
 
 namespace onepass {
 
-// The names that feature_names() gives are in features.cpp, in this order.
+enum class Isa : std::uint32_t {
+#define ISA(name, ...) name,
+#include "ops/shared/isa.def"
+#undef ISA
+};
+
+constexpr std::uint32_t isa_bit(Isa isa) noexcept {
+  return isa == Isa::base ? 0 : 1u << 3 << static_cast<std::uint32_t>(isa);
+}
+
 enum class Feature : std::uint32_t {
-  avx2 = 1u << 0,
-  avx512_vnni = 1u << 1,
-  neon_dotprod = 1u << 2,
-  f16 = 1u << 3,
-  tensor_cores = 1u << 4,
-  clusters = 1u << 5,  // groups that share memory
+  f16 = 1u << 0,
+  tensor_cores = 1u << 1,
+  clusters = 1u << 2,  // groups that share memory
+#define ISA(name, condition, feature, ...) feature = isa_bit(Isa::name),
+#include "ops/shared/isa.def"
+#undef ISA
 };
 
 template <class... Features>

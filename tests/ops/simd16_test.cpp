@@ -12,7 +12,7 @@
 #include "ops/shared/scalar.h"
 #include "simd16_cases.h"
 
-#define ISA(isa, condition, needs, text) \
+#define ISA(isa, ...)                    \
   namespace onepass::ops::isa {          \
   test::RunSimd simd16_cases() noexcept; \
   }
@@ -94,8 +94,8 @@ TEST(Simd16, EveryInstructionSetGivesTheSameBits) {
     RunSimd run;  // null: not for this processor
     std::uint32_t needs;
   } sets[] = {
-#define ISA(isa, condition, needs, text) \
-  {#isa, ops::isa::simd16_cases(), static_cast<std::uint32_t>(needs)},
+#define ISA(isa, condition, feature, ...) \
+  {#isa, ops::isa::simd16_cases(), feature_bits(Feature::feature)},
 #include "ops/shared/isa.def"
 #undef ISA
   };

@@ -55,7 +55,7 @@ TEST(Tables, EveryInstructionSetHasTheSameKernels) {
     std::uint32_t needs;
   };
   const Set sets[] = {
-#define ISA(isa, condition, needs, text) {#isa, (condition), static_cast<std::uint32_t>(needs)},
+#define ISA(isa, condition, feature, ...) {#isa, (condition), feature_bits(Feature::feature)},
 #include "ops/shared/isa.def"
 #undef ISA
   };

@@ -17,8 +17,8 @@ struct CpuOptions {
   std::uint32_t features = ~0u;  // what kernels may use, as in DeviceInfo::features
 };
 
-// The features that kernels of one instruction set use: "base" (plain C++, none), "avx2", "avx512"
-// or "neon"; "best" is everything. Nothing for another name.
+// The features that kernels of one instruction set use: "base" (plain C++, none), or a set of this
+// kind of processor like "avx2"; "best" is everything. Nothing for another name.
 std::optional<std::uint32_t> cpu_path_features(std::string_view path) noexcept;
 
 }  // namespace onepass

@@ -2,38 +2,38 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/os.h"
+#include "ops/shared/simd16.h"
 
-#if defined(__x86_64__)
+#if ONEPASS_HAS_X86
 #include <cpuid.h>
+#define X86(word) (__builtin_cpu_supports(#word) != 0)
+#else
+#define X86(word) false
 #endif
 
 namespace onepass {
 namespace {
 
-#if defined(__x86_64__)
 bool has_f16c() noexcept {
+#if ONEPASS_HAS_X86
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
+#else
+  return false;
 #endif
+}
 
 std::uint32_t detect() noexcept {
-  std::uint32_t bits = 0;
-  [[maybe_unused]] const auto add = [&bits](Feature f) { bits |= feature_bits(f); };
-#if defined(__x86_64__)
+#if ONEPASS_HAS_X86
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
-    add(Feature::avx2);
-    add(Feature::f16);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
-      add(Feature::avx512_vnni);
-  }
-#elif defined(__aarch64__)
-  add(Feature::f16);
-  if (os::has_arm_dotprod()) add(Feature::neon_dotprod);
 #endif
-  return bits;
+  std::uint32_t bits = ONEPASS_HAS_NEON || has_f16c() ? feature_bits(Feature::f16) : 0;
+#define ISA(isa, condition, feature, there, text) \
+  if ((condition) && (there)) bits |= feature_bits(Feature::feature);
+#include "ops/shared/isa.def"
+#undef ISA
+  // A set counts with all that it includes.
+  return best_cpu_path(bits).features | (ONEPASS_HAS_NEON ? feature_bits(Feature::f16) : 0);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace onepass {
   namespace ops::isa {                    \
   KernelList family##_kernels() noexcept; \
   }
-#define ISA(isa, condition, needs, text) ONEPASS_SIMD_FAMILIES(DECLARE, isa)
+#define ISA(isa, ...) ONEPASS_SIMD_FAMILIES(DECLARE, isa)
 #include "ops/shared/isa.def"
 #undef ISA
 #undef DECLARE
@@ -34,7 +34,7 @@ KernelTable cpu_kernel_rows() noexcept {
   // No heap: the first use may be while there is no memory.
   static const std::array lists{
 #define LIST(family, isa) ops::isa::family##_kernels(),
-#define ISA(isa, condition, needs, text) ONEPASS_SIMD_FAMILIES(LIST, isa)
+#define ISA(isa, ...) ONEPASS_SIMD_FAMILIES(LIST, isa)
 #include "ops/shared/isa.def"
 #undef ISA
 #undef LIST
