@@ -113,11 +113,16 @@ class CApiOps : public testing::Test {
 
   std::map<std::string, OpCase> cases() {
     std::map<std::string, OpCase> all;
-    for (const char* name : {"add", "mul", "silu_mul", "gelu_mul", "gelu_erf_mul", "sigmoid_mul"}) {
-      all[name].tensors = {f32({2, 32}), f32({2, 32}), f32({2, 32})};
-    }
-    for (const char* name : {"silu", "gelu", "gelu_erf", "relu2", "sigmoid", "copy"}) {
-      all[name].tensors = {f32({2, 32}), f32({2, 32})};
+    std::size_t count = 0;
+    EXPECT_OK(onepass_op_count(&count));
+    for (std::size_t i = 0; i < count; ++i) {
+      auto info = sized<onepass_op_info>();
+      EXPECT_OK(onepass_op_get_info(i, &info));
+      const std::string tensors = info.tensors;
+      if (tensors == "x out") all[info.name].tensors = {f32({2, 32}), f32({2, 32})};
+      if (tensors == "a b out") {
+        all[info.name].tensors = {f32({2, 32}), f32({2, 32}), f32({2, 32})};
+      }
     }
     all["cast"].tensors = {f32({2, 32}), make({2, 32}, ONEPASS_F16)};
     all["quantize"].tensors = {f32({2, 32}), make({2, 32}, ONEPASS_Q8_0)};
