@@ -84,6 +84,7 @@ run_stage() {
       step format scripts/format.sh
       step layers python3 scripts/checks/check_layers.py
       step size python3 scripts/checks/check_size.py
+      step changes python3 scripts/count_change.py
       step "seed api" python3 scripts/checks/check_seed_api.py
       ;;
     dev)

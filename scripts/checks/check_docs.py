@@ -6,7 +6,7 @@
   and run. --fix copies them into the headers.
 - Blocks of C, C++ and Python in README.md, docs/tutorials, docs/c-api.md and docs/python.md are runs
   of lines of a file in examples. A line "// ..." or "# ..." stands for lines left out. Blocks that
-  name a file are scripts/checks/try_doc.py's.
+  name a file are scripts/count_change.py's.
 - Links between files lead to a file, and to a heading of it.
 - A block marked "road" draws calls: each line names a file, a function that it defines, and what
   that does. The function is called by the one above that is indented less; where its name does not

@@ -80,11 +80,11 @@ OWN_FOLDER_ONLY = {("kernel", "kernel"), ("kernel", "kernel_list"), ("kernel", "
                    ("backend", "backend"), ("kernel_table", "backend"),
                    ("kernel_table", "kernel_table")}
 
-# (including file, included file): the list of compiled-in backends has to name them, and the null
-# backend stands on the CPU's memory and kernels.
+# (including file, included file): the list of compiled-in backends has to name them, and a backend
+# on the host stands on the CPU's memory and kernels.
 EXCEPTIONS = (
     ("src/core/backend_list.cpp", "src/backends/*.h"),
-    ("src/backends/null/*", "src/backends/cpu/cpu.h"),
+    ("src/backends/*", "src/backends/cpu/cpu.h"),
 )
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
