@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 from browser import Browser
 from support import STORIES, TINY, CliCase, main, run
 
+FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -378,6 +379,40 @@ class PictureTest(CliCase):
                     self.assertTrue(y != y2 or abs(x - x2) >= w)
             self.assertNotIn("href", self.read("graph.svg"))
         self.fails(1, "graph", "-m", TINY, "--svg", self.path("no/g.svg"), says=("no/g.svg",))
+
+
+class OldFilesTest(CliCase):
+    """Files that the build of commit 4f56e22 wrote, of synthetic:tiny:q8_0, are still read."""
+
+    def old(self, name):
+        path = os.path.join(FILES, "4f56e22-" + name)
+        with open(path, encoding="utf-8") as file:
+            return path, file.read()
+
+    def test_plan(self):
+        path, text = self.old("plan.json")
+        before = json.loads(text)
+        self.assertTrue(self.json("plan", "diff", path, path, "--json")["same"])
+        after = dict(before, steps=before["steps"][:-1])
+        data = self.json("plan", "diff", path, self.write("after", json.dumps(after)), "--json")
+        self.assertEqual(data["dispatches"], [len(before["steps"]), len(after["steps"])])
+        self.assertEqual([(s["side"], s["kernel"]) for s in data["steps"]],
+                         [("before", before["steps"][-1]["kernel"])])
+        self.ok("plan", "save", "-m", TINY, "--cpu-features", "base", "--out", self.path("now"))
+        now = json.loads(self.read("now"))
+        data = self.json("plan", "diff", path, self.path("now"), "--json")
+        self.assertEqual(data["dispatches"], [len(before["steps"]), len(now["steps"])])
+
+    def test_bench(self):
+        path, text = self.old("bench.json")
+        lines_path, lines = self.old("bench.jsonl")
+        before = {row["test"]: row["samples_ns"] for row in json.loads(text)}
+        after = {row["test"]: row["samples_ns"] for row in map(json.loads, lines.splitlines())}
+        self.assertEqual(list(before), ["pp16", "tg4"])
+        rows = self.json("bench", "--compare", path, "--with", lines_path, "-o", "json", "--tolerance", 99)
+        self.assertEqual([row["test"] for row in rows], list(before))
+        for row in rows:
+            self.assertAlmostEqual(row["speed_ratio"], sum(before[row["test"]]) / sum(after[row["test"]]))
 
 
 class CompareTest(CliCase):
