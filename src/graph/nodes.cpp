@@ -44,7 +44,7 @@ void NodeList::clear() noexcept {
   extras_.clear();
   regions_.clear();
   tables_.clear();
-  scratch_regions_.clear();
+  scratch_.clear();
   discarded_.clear();
   host_region_ = ~0u;
   dispatches_ = 0;
@@ -63,7 +63,7 @@ void NodeList::restore_retained(std::vector<BufferId> ids) noexcept {
 std::vector<BufferId> NodeList::imported() const {
   std::vector<BufferId> out;
   for (const BufferId id : retained_) {
-    if (locals_[id.slot].region == host_region_) out.push_back(id);
+    if (locals_[id.slot].at.region == host_region_) out.push_back(id);
   }
   return out;
 }
@@ -73,7 +73,7 @@ void NodeList::add_table(const std::shared_ptr<ScratchTable>& table) {
     if (t == table) return;
   }
   tables_.reserve(tables_.size() + 1);
-  scratch_regions_.emplace_back();
+  scratch_.emplace_back();
   tables_.push_back(table);
 }
 
@@ -85,12 +85,40 @@ Result<View> NodeList::add_scratch(ScratchTable& table, std::uint64_t bytes) {
   return view;
 }
 
-Result<NodeList::Local*> NodeList::resolve_buffer(BufferId id) {
-  if (id.slot < locals_.size() && locals_[id.slot].generation == id.generation && id) {
-    return &locals_[id.slot];
+const NodeList::Resolved* NodeList::known(BufferId id) const noexcept {
+  if ((id.slot & scratch_slot_bit) == 0) {
+    const bool is_known =
+        id && id.slot < locals_.size() && locals_[id.slot].generation == id.generation;
+    return is_known ? &locals_[id.slot].at : nullptr;
   }
-  retained_.reserve(retained_.size() + 1);
-  regions_.reserve(regions_.size() + 1);
+  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t]->tag != id.generation) continue;
+    const bool is_known = item < scratch_[t].size() && scratch_[t][item].region != ~0u;
+    return is_known ? &scratch_[t][item] : nullptr;
+  }
+  return nullptr;
+}
+
+const NodeList::Resolved& NodeList::place_of(const View& view) const noexcept {
+  static constexpr Resolved nowhere;
+  if ((view.buffer.slot & scratch_slot_bit) == 0) return locals_[view.buffer.slot].at;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t]->tag == view.buffer.generation) {
+      return scratch_[t][view.buffer.slot & ~scratch_slot_bit];
+    }
+  }
+  return nowhere;
+}
+
+Result<NodeList::Resolved> NodeList::add_buffer(BufferId id) {
+  // Room first: what is retained below must be noted.
+  if (retained_.size() == retained_.capacity()) {
+    retained_.reserve(std::max<std::size_t>(64, 2 * retained_.size()));
+  }
+  if (regions_.size() == regions_.capacity()) {
+    regions_.reserve(std::max<std::size_t>(64, 2 * regions_.size()));
+  }
   if (id.slot >= (1u << 20)) return fail(ErrorCode::stale, "the view names no buffer");
   if (id.slot >= locals_.size()) locals_.resize(std::max<std::size_t>(64, id.slot * 3 / 2 + 1));
   if (!id) return fail(ErrorCode::invalid_argument, "the view names no buffer");
@@ -99,47 +127,35 @@ Result<NodeList::Local*> NodeList::resolve_buffer(BufferId id) {
   }
   retained_.push_back(id);
   const BufferFacts facts = device_->facts(id);
-  Local& local = locals_[id.slot];
-  local = Local{id.generation, 0, facts.bytes, facts.region_base, facts.immutable};
-  if (facts.region == 0) {  // imported host memory shares one region
+  Resolved at{static_cast<std::uint32_t>(regions_.size()), facts.immutable, facts.region_base,
+              facts.bytes};
+  if (facts.region != 0) {
+    regions_.push_back(Region{id, facts.region});
+  } else {  // imported host memory shares one region
     if (host_region_ == ~0u) {
-      host_region_ = static_cast<std::uint32_t>(regions_.size());
+      host_region_ = at.region;
       regions_.push_back(Region{});
     }
-    local.region = host_region_;
-  } else {
-    local.region = static_cast<std::uint32_t>(regions_.size());
-    regions_.push_back(Region{id, facts.region});
+    at.region = host_region_;
   }
-  return &local;
+  locals_[id.slot] = Local{id.generation, at};
+  return at;
 }
 
 Result<NodeList::Resolved> NodeList::resolve(BufferId id) {
-  if ((id.slot & scratch_slot_bit) == 0) {
-    ONEPASS_ASSIGN(const Local* local, resolve_buffer(id));
-    return Resolved{local->region, local->base, local->bytes, local->immutable};
-  }
+  if (const Resolved* const place = known(id)) return *place;
+  if ((id.slot & scratch_slot_bit) == 0) return add_buffer(id);
   const std::uint32_t item = id.slot & ~scratch_slot_bit;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t]->tag != id.generation || item >= tables_[t]->items.size()) continue;
-    std::vector<std::uint32_t>& map = scratch_regions_[t];
-    if (map.size() <= item) map.resize(std::max<std::size_t>(item + 1, map.size() * 2), ~0u);
-    if (map[item] == ~0u) {
-      regions_.push_back(Region{id, 0, static_cast<std::uint32_t>(t), item});
-      map[item] = static_cast<std::uint32_t>(regions_.size() - 1);
-    }
-    return Resolved{map[item], 0, tables_[t]->items[item].bytes, false};
+    std::vector<Resolved>& places = scratch_[t];
+    if (places.size() <= item) places.resize(std::max<std::size_t>(item + 1, places.size() * 2));
+    regions_.push_back(Region{id, 0, static_cast<std::uint32_t>(t), item});
+    places[item].region = static_cast<std::uint32_t>(regions_.size() - 1);
+    places[item].bytes = tables_[t]->items[item].bytes;
+    return places[item];
   }
   return fail(ErrorCode::stale, "scratch of another session");
-}
-
-std::uint32_t NodeList::region_of(const View& view) const noexcept {
-  if ((view.buffer.slot & scratch_slot_bit) == 0) return locals_[view.buffer.slot].region;
-  const std::uint32_t item = view.buffer.slot & ~scratch_slot_bit;
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    if (tables_[t]->tag == view.buffer.generation) return scratch_regions_[t][item];
-  }
-  return ~0u;
 }
 
 NodeList::Mark NodeList::mark() const noexcept {
@@ -323,13 +339,10 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
   for (std::size_t i = 0; i < d.n_views; ++i) {
     const View& v = d.views[i];
     views[i] = v;
-    Resolved r;
-    if (v.buffer.slot < locals_.size() && v.buffer.generation != 0 &&
-        locals_[v.buffer.slot].generation == v.buffer.generation) {
-      const Local& local = locals_[v.buffer.slot];
-      r = Resolved{local.region, local.base, local.bytes, local.immutable};
-    } else {
-      if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
+    if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
+    const Resolved* place = known(v.buffer);
+    Resolved added;
+    if (place == nullptr) {
       Result<Resolved> resolved = resolve(v.buffer);
       if (!resolved) {
         return fail(resolved.error().code,
@@ -337,8 +350,10 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
                         std::to_string(i) + ": " + resolved.error().message,
                     d.file, d.line);
       }
-      r = *resolved;
+      added = *resolved;
+      place = &added;
     }
+    const Resolved& r = *place;
     const Access a = passed             ? Access::none
                      : slots == nullptr ? d.access[i]
                      : slots[i] == 'i'  ? Access::read
@@ -495,7 +510,7 @@ MemRange NodeList::describe(const graph::Range& r) const noexcept {
   if (region.buffer) return MemRange{region.buffer, r.lo, r.hi};
   // Host memory: any imported buffer that holds the range.
   for (const BufferId id : retained_) {
-    const Local& l = locals_[id.slot];
+    const Resolved& l = locals_[id.slot].at;
     if (l.region == r.region && r.lo >= l.base && r.hi <= l.base + l.bytes) {
       return MemRange{id, r.lo - l.base, r.hi - l.base};
     }
@@ -520,7 +535,8 @@ CapturedNode NodeList::captured(std::uint32_t i) const {
     if (!id || (id.slot & scratch_slot_bit) != 0) return;
     const auto same = [id](const Buffer& b) { return b.id() == id; };
     if (std::any_of(memory->buffers.begin(), memory->buffers.end(), same)) return;
-    if (device_->retain(id)) memory->buffers.push_back(device_->adopt(id, locals_[id.slot].bytes));
+    if (device_->retain(id))
+      memory->buffers.push_back(device_->adopt(id, locals_[id.slot].at.bytes));
   };
   for (const View& v : views(i)) keep(v.buffer);
   for (const MemRange& r : c.reads) keep(r.buffer);
@@ -548,14 +564,12 @@ PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
 }
 
 graph::Range NodeList::range_of(const View& view) const noexcept {
-  const bool is_scratch = (view.buffer.slot & scratch_slot_bit) != 0;
-  const std::uint64_t lo = view.offset + (is_scratch ? 0 : locals_[view.buffer.slot].base);
-  return graph::Range{lo, lo + view.bytes, region_of(view), false};
+  const Resolved& r = place_of(view);
+  const std::uint64_t lo = r.base + view.offset;
+  return graph::Range{lo, lo + view.bytes, r.region, false};
 }
 
-bool NodeList::is_immutable(const View& view) const noexcept {
-  return (view.buffer.slot & scratch_slot_bit) == 0 && locals_[view.buffer.slot].immutable;
-}
+bool NodeList::is_immutable(const View& view) const noexcept { return place_of(view).immutable; }
 
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }
 

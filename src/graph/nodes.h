@@ -131,7 +131,7 @@ class NodeList {
   BoundView bind(const View& view) const noexcept;
   // A range in the backend's regions.
   PhysicalRange physical(const graph::Range& r) const noexcept;
-  std::uint32_t region_of(const View& view) const noexcept;  // of a view of this list
+  std::uint32_t region_of(const View& view) const noexcept { return place_of(view).region; }
   // The range as callers know it.
   MemRange describe(const graph::Range& r) const noexcept;
 
@@ -168,20 +168,20 @@ class NodeList {
   std::size_t unannotated_count() const noexcept;
 
  private:
+  // Where a buffer or scratch tensor is.
+  struct Resolved {
+    std::uint32_t region = ~0u;
+    bool immutable = false;
+    std::uint64_t base = 0, bytes = 0;  // base: within the region
+  };
   struct Local {
     std::uint32_t generation = 0;
-    std::uint32_t region = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t base = 0;  // within the region
-    bool immutable = false;
+    Resolved at;
   };
-  struct Resolved {
-    std::uint32_t region = 0;
-    std::uint64_t base = 0, bytes = 0;
-    bool immutable = false;
-  };
+  const Resolved* known(BufferId id) const noexcept;          // null: the list does not name it yet
+  const Resolved& place_of(const View& view) const noexcept;  // of a view of this list
   Result<Resolved> resolve(BufferId id);
-  Result<Local*> resolve_buffer(BufferId id);
+  Result<Resolved> add_buffer(BufferId id);
   Status add_range(const MemRange& range, bool write);
   // With ranges_follow, the caller adds the ranges.
   Status append(const Dispatch& d, std::optional<CapturedOpKind> kind,
@@ -211,7 +211,7 @@ class NodeList {
   std::vector<Local> locals_;  // by buffer slot
   std::vector<BufferId> retained_;
   std::vector<std::shared_ptr<ScratchTable>> tables_;
-  std::vector<std::vector<std::uint32_t>> scratch_regions_;  // per table, per item; ~0: none yet
+  std::vector<std::vector<Resolved>> scratch_;  // per table, per item; region ~0: none yet
   std::vector<MemRange> discarded_;
   std::uint32_t host_region_ = ~0u;
   std::size_t dispatches_ = 0;
