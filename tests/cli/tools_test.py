@@ -115,6 +115,16 @@ class HelpTest(CliCase):
         self.assertEqual(len(places), len(set(places)))
         self.assertIn("(default: 256)", text)
 
+    def test_values_are_what_the_option_takes(self):
+        values = {(c["command"], o["names"][-1]): o["value"] for c in commands() for o in c["options"]}
+        for command, option, value in (("profile", "--trace", "FILE"), ("graph", "--svg", "FILE"),
+                                       ("plan diff", "after", "FILE"), ("bench", "--compare", "FILE"),
+                                       ("convert", "--type", "TEXT"), ("man", "folder", "FOLDER"),
+                                       ("info", "--model", "MODEL"), ("help", "command", "COMMAND"),
+                                       ("chat", "--device", "DEVICE"), ("generate", "--seed", "TEXT"),
+                                       ("generate", "--predict", "N"), ("generate", "--temp", "X")):
+            self.assertEqual(values["onepass " + command, option], value, (command, option))
+
     def test_search(self):
         text = self.text("help", "--search", "CONTEXT")
         self.assertIn("onepass generate -c, --context N\n", text)

@@ -88,25 +88,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
   tool::Run run;
-  tool::add_bench(app, run);
-  tool::add_chat(app, run);
-  tool::add_completion(app, run);
-  tool::add_convert(app, run);
-  tool::add_detokenize(app, run);
-  tool::add_devices(app, run);
-  tool::add_doctor(app, run);
-  tool::add_env(app, run);
-  tool::add_generate(app, run);
-  tool::add_graph(app, run);
-  tool::add_help(app, run);
-  tool::add_info(app, run);
-  tool::add_logits(app, run);
-  tool::add_man(app, run);
-  tool::add_perplexity(app, run);
-  tool::add_plan(app, run);
-  tool::add_profile(app, run);
-  tool::add_quantize(app, run);
-  tool::add_tokenize(app, run);
+#define COMMAND(name, title)  \
+  tool::add_##name(app, run); \
+  app.get_subcommand(#name)->group(title);
+#include "commands/commands.def"
+#undef COMMAND
   // Behind the commands, which would inherit it.
   app.footer(
       "Data goes to stdout, everything else to stderr. Whole numbers may be written as 32k or "

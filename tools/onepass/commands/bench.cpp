@@ -441,8 +441,10 @@ void add_bench(CLI::App& app, Run& run) {
       command
           ->add_option("--compare", args->compare,
                        "files of earlier runs with -o json or jsonl: exit 1 if this one is slower")
+          ->type_name(file_value)
           ->delimiter(',');
   command->add_option("--with", args->with, "run nothing: compare those files with these")
+      ->type_name(file_value)
       ->delimiter(',')
       ->needs(compare);
   command->add_option("--tolerance", args->tolerance, "percent that count as no difference")

@@ -147,6 +147,7 @@ void DeviceArgs::add_to(CLI::App& app) {
          "--device", name,
          "auto (a card, else cpu), cpu, cuda, cuda:1, null, or a part of what 'onepass devices' "
          "tells of one")
+      ->type_name(device_value)
       ->capture_default_str()
       ->group(device_group);
   app.add_option("-t,--threads", cpu.threads, "worker threads of the CPU, 0: all cores")
@@ -251,6 +252,7 @@ void ModelArgs::add_model_to(CLI::App& app) {
   app.add_option("-m,--model", model,
                  "GGUF file, MLX or Hugging Face folder, or synthetic:PRESET:QUANT "
                  "(default: the model in the box)")
+      ->type_name(model_value)
       ->group(device_group);
 }
 

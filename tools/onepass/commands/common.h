@@ -12,6 +12,7 @@
 #include "info/memory_estimate.h"
 #include "model/text_model.h"
 #include "onepass/onepass.hpp"
+#include "options/option_table.h"
 
 namespace onepass::tool {
 
@@ -19,25 +20,9 @@ namespace onepass::tool {
 using Run = std::function<int()>;
 
 // Each adds one subcommand to the app and, once it is parsed, sets run.
-void add_bench(CLI::App& app, Run& run);
-void add_chat(CLI::App& app, Run& run);
-void add_completion(CLI::App& app, Run& run);
-void add_convert(CLI::App& app, Run& run);
-void add_detokenize(CLI::App& app, Run& run);
-void add_devices(CLI::App& app, Run& run);
-void add_doctor(CLI::App& app, Run& run);
-void add_env(CLI::App& app, Run& run);
-void add_generate(CLI::App& app, Run& run);
-void add_graph(CLI::App& app, Run& run);
-void add_help(CLI::App& app, Run& run);
-void add_info(CLI::App& app, Run& run);
-void add_logits(CLI::App& app, Run& run);
-void add_man(CLI::App& app, Run& run);
-void add_perplexity(CLI::App& app, Run& run);
-void add_plan(CLI::App& app, Run& run);
-void add_profile(CLI::App& app, Run& run);
-void add_quantize(CLI::App& app, Run& run);
-void add_tokenize(CLI::App& app, Run& run);
+#define COMMAND(name, title) void add_##name(CLI::App& app, Run& run);
+#include "commands/commands.def"
+#undef COMMAND
 
 inline constexpr int exit_usage = 2;
 inline constexpr int exit_interrupted = 130;

@@ -30,7 +30,7 @@ void add_completion(CLI::App& app, Run& run) {
   command->add_option("shell", args->shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  command->add_option("--out", args->out, "write it to a file");
+  command->add_option("--out", args->out, "write it to a file")->type_name(file_value);
   command->footer(
       "bash: source <(onepass completion bash), for good in ~/.bashrc. zsh: a file _onepass in a "
       "folder of $fpath. fish: ~/.config/fish/completions/onepass.fish.\n"

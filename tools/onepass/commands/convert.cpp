@@ -79,8 +79,11 @@ void add_convert(CLI::App& app, Run& run) {
   const auto args = std::make_shared<ConvertArgs>();
   CLI::App* command = app.add_subcommand(
       "convert", "an MLX or Hugging Face folder to a GGUF file, or a GGUF file to a folder");
-  command->add_option("IN", args->in, "the folder or the GGUF file")->required();
+  command->add_option("IN", args->in, "the folder or the GGUF file")
+      ->type_name(file_value)
+      ->required();
   command->add_option("OUT", args->out, "the new GGUF file, or the folder, which must not exist")
+      ->type_name(file_value)
       ->required();
   command->add_option(
       "--type", args->type,

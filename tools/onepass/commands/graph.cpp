@@ -121,8 +121,9 @@ void add_graph(CLI::App& app, Run& run) {
   command->add_option("--policy", args->policy, "order of the dispatches: exact or greedy")
       ->check(CLI::IsMember({"exact", "greedy"}))
       ->capture_default_str();
-  command->add_option("--dot", args->dot, "write the graph as a Graphviz file");
-  command->add_option("--svg", args->svg, "write the graph as a picture");
+  command->add_option("--dot", args->dot, "write the graph as a Graphviz file")
+      ->type_name(file_value);
+  command->add_option("--svg", args->svg, "write the graph as a picture")->type_name(file_value);
   command->add_flag("--json", args->json, "as JSON");
   command->footer(
       "Examples:\n"

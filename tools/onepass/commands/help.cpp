@@ -98,7 +98,8 @@ Status run_help(const CLI::App& app, const HelpArgs& args) {
 void add_help(CLI::App& app, Run& run) {
   const auto args = std::make_shared<HelpArgs>();
   CLI::App* command = app.add_subcommand("help", "what a command does, or where a word is told of");
-  CLI::Option* words = command->add_option("command", args->command, "the command to tell of");
+  CLI::Option* words = command->add_option("command", args->command, "the command to tell of")
+                           ->type_name(command_value);
   command
       ->add_option("--search", args->search,
                    "list the commands and options with this word in name, text or variable")

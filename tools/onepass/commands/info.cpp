@@ -207,15 +207,19 @@ Result<int> run_info(const InfoArgs& args) {
 void add_info(CLI::App& app, Run& run) {
   const auto args = std::make_shared<InfoArgs>();
   CLI::App* command = app.add_subcommand("info", "what is in a model file, and how two differ");
-  command->add_option(
-      "model,-m,--model", args->model.model,
-      "GGUF file, folder or synthetic:PRESET:QUANT (default: the model in the box)");
+  command
+      ->add_option("model,-m,--model", args->model.model,
+                   "GGUF file, folder or synthetic:PRESET:QUANT (default: the model in the box)")
+      ->type_name(model_value);
   command->add_flag("--tensors", args->tensors, "list every tensor: name, type, shape, size");
   command->add_flag("--hash", args->hash,
                     "SHA-256 of every file, with --tensors of every tensor; reads all of them");
-  CLI::Option* diff = command->add_option(
-      "--diff", args->diff,
-      "what differs in this other model file or folder: metadata, tensors, their values");
+  CLI::Option* diff =
+      command
+          ->add_option(
+              "--diff", args->diff,
+              "what differs in this other model file or folder: metadata, tensors, their values")
+          ->type_name(file_value);
   command->add_flag("--exit-code", args->exit_code, "with --diff: exit 1 where they differ")
       ->needs(diff);
   command->add_flag("--json", args->json, "as one JSON object");

@@ -117,7 +117,8 @@ void add_logits(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("logits", "the logits after the last of some tokens");
   args->model.add_to(*command);
   command->add_option("--tokens", args->tokens, "token ids: 1,2,3")->required();
-  CLI::Option* out = command->add_option("--out", args->out, "write them to a file, as f32");
+  CLI::Option* out = command->add_option("--out", args->out, "write them to a file, as f32")
+                         ->type_name(file_value);
   command->add_flag("--all", args->all, "to the file: those after every token")->needs(out);
   command->add_option("--kv", args->kv, "cache: f16 or f32")
       ->check(CLI::IsMember({"f16", "f32"}))

@@ -30,8 +30,10 @@ Status run_man(const CLI::App& app, const ManArgs& args) {
 void add_man(CLI::App& app, Run& run) {
   const auto args = std::make_shared<ManArgs>();
   CLI::App* command = app.add_subcommand("man", "write manual pages, one for each command");
-  command->add_option("folder", args->folder,
-                      "the folder they go to, made if it is not there; none: onepass(1) to stdout");
+  command
+      ->add_option("folder", args->folder,
+                   "the folder they go to, made if it is not there; none: onepass(1) to stdout")
+      ->type_name(folder_value);
   command->footer("Examples:\n  onepass man pages\n  onepass man | head");
   command->callback(
       [&app, &run, args] { run = [&app, args] { return exit_code(run_man(app, *args)); }; });

@@ -260,14 +260,19 @@ void add_perplexity(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand(
       "perplexity", "how well a model predicts a text: windows, the second half of each scored");
   args->model.add_to(*command);
-  CLI::Option* file = command->add_option("-f,--file", args->file, "the text; - for stdin");
+  CLI::Option* file =
+      command->add_option("-f,--file", args->file, "the text; - for stdin")->type_name(file_value);
   CLI::Option* save =
-      command->add_option("--save-logits", args->save,
-                          "write the log-probabilities of every scored token to this file");
-  CLI::Option* kl = command->add_option(
-      "--kl", args->kl,
-      "compare with the file of a reference: KL divergence, changes of probabilities. The text and "
-      "the windows are those of the file");
+      command
+          ->add_option("--save-logits", args->save,
+                       "write the log-probabilities of every scored token to this file")
+          ->type_name(file_value);
+  CLI::Option* kl = command
+                        ->add_option("--kl", args->kl,
+                                     "compare with the file of a reference: KL divergence, changes "
+                                     "of probabilities. The text and "
+                                     "the windows are those of the file")
+                        ->type_name(file_value);
   kl->excludes(file)->excludes(save);
   command->add_option("-c,--context", args->context, "tokens of a window; with --kl as in its file")
       ->check(CLI::Range(4u, llm::max_context))

@@ -110,14 +110,16 @@ void add_plan(CLI::App& app, Run& run) {
       "save", "write a compiled pass to a file", "save -m synthetic:tiny:q8_0 --out plan.json",
       [](CLI::App& sub, PlanArgs& args) {
         add_compile_options(sub, args);
-        sub.add_option("-o,--out", args.out, "the file")->required();
+        sub.add_option("-o,--out", args.out, "the file")->type_name(file_value)->required();
       },
       [](PlanArgs& args) { return exit_code(save(args)); });
   add(
       "diff", "what differs between two saved passes", "diff before.json after.json",
       [](CLI::App& sub, PlanArgs& args) {
-        sub.add_option("before", args.before, "a file of plan save")->required();
-        sub.add_option("after", args.after, "another one")->required();
+        sub.add_option("before", args.before, "a file of plan save")
+            ->type_name(file_value)
+            ->required();
+        sub.add_option("after", args.after, "another one")->type_name(file_value)->required();
         sub.add_flag("--json", args.json, "as JSON");
         sub.add_flag("--exit-code", args.exit_code, "exit 1 where they differ");
       },

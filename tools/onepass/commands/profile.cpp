@@ -60,8 +60,9 @@ void add_profile(CLI::App& app, Run& run) {
   add_context_to(*command, args->options.context, "tokens; auto or 0: as many as needed");
   command->add_option("--roof", args->roof_gb, "memory speed in GB/s (default: measured)")
       ->check(number_from(0.0, 1e6));
-  command->add_option("--trace", args->trace, "write a trace for ui.perfetto.dev");
-  command->add_option("--html", args->html, "write a page for the browser");
+  command->add_option("--trace", args->trace, "write a trace for ui.perfetto.dev")
+      ->type_name(file_value);
+  command->add_option("--html", args->html, "write a page for the browser")->type_name(file_value);
   command->add_flag("--json", args->json, "as JSON");
   command->footer(
       "Examples:\n"

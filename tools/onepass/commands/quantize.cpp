@@ -108,8 +108,12 @@ Status run_quantize(QuantizeArgs& args) {
 void add_quantize(CLI::App& app, Run& run) {
   const auto args = std::make_shared<QuantizeArgs>();
   CLI::App* command = app.add_subcommand("quantize", "a GGUF file with fewer bits for each weight");
-  command->add_option("IN", args->in, "GGUF file of f32, f16, bf16 or q8_0")->required();
-  command->add_option("OUT", args->out, "the new file; it may be IN")->required();
+  command->add_option("IN", args->in, "GGUF file of f32, f16, bf16 or q8_0")
+      ->type_name(file_value)
+      ->required();
+  command->add_option("OUT", args->out, "the new file; it may be IN")
+      ->type_name(file_value)
+      ->required();
   command->add_option("TYPE", args->type, known_types() + "; q3_k, q4_k, q5_k mean ..._m")
       ->required();
   command->add_flag("--dry-run", args->dry_run, "print the sizes, write nothing");

@@ -54,14 +54,12 @@ std::string bash_values(const OptionRow& o, const CommandRow& all) {
       return "kind=model";
     case ValueKind::number:
       return "kind=none";
+    case ValueKind::command:
+      return "values=" + in_quotes(joined(names_of(all.commands), " "));
     case ValueKind::none:
     case ValueKind::text:
     case ValueKind::file:
       break;
-  }
-  // help takes the name of a command.
-  if (o.positional && o.names[0] == "command") {
-    return "values=" + in_quotes(joined(names_of(all.commands), " "));
   }
   return "kind=file";
 }
@@ -120,13 +118,12 @@ std::string zsh_action(const OptionRow& o, const CommandRow& all) {
       return "_onepass_models";
     case ValueKind::number:
       return " ";
+    case ValueKind::command:
+      return "(" + joined(names_of(all.commands), " ") + ")";
     case ValueKind::none:
     case ValueKind::text:
     case ValueKind::file:
       break;
-  }
-  if (o.positional && o.names[0] == "command") {
-    return "(" + joined(names_of(all.commands), " ") + ")";
   }
   return "_files";
 }
@@ -214,13 +211,12 @@ void add_fish(std::string& out, const CommandRow& c, const CommandRow& all) {
         out += std::string(values ? " -r" : "") + " -F -a " +
                in_quotes(joined(synthetic_names(), " "));
         break;
+      case ValueKind::command:
+        out += " -a " + in_quotes(joined(names_of(all.commands), " "));
+        break;
       case ValueKind::text:
       case ValueKind::file:
-        if (o.positional && o.names[0] == "command") {
-          out += " -a " + in_quotes(joined(names_of(all.commands), " "));
-        } else {
-          out += std::string(values ? " -r" : "") + " -F";
-        }
+        out += std::string(values ? " -r" : "") + " -F";
         break;
     }
     out += " -d " + in_quotes(o.help) + "\n";

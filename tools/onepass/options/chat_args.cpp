@@ -11,7 +11,8 @@ void ChatArgs::add_to(CLI::App& app, const std::string& show_prompt_help, CLI::O
   CLI::Option* options[] = {
       app.add_option("--system", system, "system message, what the model should be like"),
       app.add_option("--template", template_file,
-                     "file with a chat template (Jinja) instead of the model's"),
+                     "file with a chat template (Jinja) instead of the model's")
+          ->type_name(file_value),
       app.add_option("--template-var", variables,
                      "NAME=VALUE for the template, e.g. enable_thinking=false; may be repeated")
           ->allow_extra_args(false),

@@ -10,32 +10,6 @@
 namespace onepass::tool {
 namespace {
 
-struct Group {
-  const char* title;
-  std::vector<std::string_view> commands;
-};
-// In the order of the help. A command that is in no row and has no group of its own is a last one.
-const std::vector<Group>& groups() {
-  static const std::vector<Group> all = {
-      {"Text", {"generate", "chat"}},
-      {"Models", {"info", "quantize", "convert", "tokenize", "detokenize"}},
-      {"Measure", {"bench", "perplexity", "logits", "profile"}},
-      {"Schedules", {"graph", "plan"}},
-      {"This machine", {"devices", "doctor", "env"}},
-      {"Help", {"help", "completion", "man"}},
-  };
-  return all;
-}
-constexpr const char* other_group = "More";
-constexpr const char* parser_group = "Subcommands";  // of a command that was given none
-
-std::size_t rank_of(const std::string& group) {
-  for (std::size_t i = 0; i < groups().size(); ++i) {
-    if (group == groups()[i].title) return i;
-  }
-  return groups().size();
-}
-
 // "a,b" of "TEXT:{a,b}".
 std::vector<std::string> choices_of(const std::string& type) {
   const std::size_t open = type.find('{'), close = type.find('}', std::min(open, type.size()));
@@ -43,50 +17,39 @@ std::vector<std::string> choices_of(const std::string& type) {
   return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
 }
 
-bool has_word(const std::string& text, std::string_view word) {
-  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    const auto is_letter = [&](std::size_t i) {
-      return std::isalpha(static_cast<unsigned char>(text[i])) != 0;
-    };
-    if ((at == 0 || !is_letter(at - 1)) && (end == text.size() || !is_letter(end))) return true;
-  }
-  return false;
-}
+// By the name of an option's type: the parser's own, and those of option_table.h.
+struct ValueRow {
+  std::string_view type;  // begins with it
+  ValueKind kind;
+  const char* value;
+};
+constexpr ValueRow value_rows[] = {
+    {"UINT", ValueKind::number, "N"},
+    {"INT", ValueKind::number, "N"},
+    {"FLOAT", ValueKind::number, "X"},
+    {file_value, ValueKind::file, file_value},
+    {folder_value, ValueKind::file, folder_value},
+    {device_value, ValueKind::device, device_value},
+    {model_value, ValueKind::model, model_value},
+    {command_value, ValueKind::command, command_value},
+    {"", ValueKind::text, "TEXT"},
+};
 
 void set_value(OptionRow& row, const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return;
   const std::string type = option.get_type_name();
-  const auto is_named = [&](std::string_view name) {
-    return std::find(row.names.begin(), row.names.end(), name) != row.names.end();
-  };
   row.choices = choices_of(type);
   row.repeated = option.get_expected_max() >= CLI::detail::expected_max_vector_size;
   if (!row.choices.empty()) {
     row.kind = ValueKind::choice;
     for (const std::string& choice : row.choices)
       row.value += (row.value.empty() ? "" : "|") + choice;
-  } else if (is_named("--device")) {
-    row.kind = ValueKind::device;
-    row.value = "DEVICE";
-  } else if (is_named("--model") || is_named("model")) {
-    row.kind = ValueKind::model;
-    row.value = "MODEL";
-  } else if (type.starts_with("UINT") || type.starts_with("INT")) {
-    row.kind = ValueKind::number;
-    row.value = "N";
-  } else if (type.starts_with("FLOAT")) {
-    row.kind = ValueKind::number;
-    row.value = "X";
-  } else if (has_word(row.help, "folder") && !has_word(row.help, "file")) {
-    row.kind = ValueKind::file;
-    row.value = "FOLDER";
-  } else if (has_word(row.help, "file") || is_named("--file") || is_named("--out")) {
-    row.kind = ValueKind::file;
-    row.value = "FILE";
   } else {
-    row.kind = ValueKind::text;
-    row.value = "TEXT";
+    const auto known =
+        std::find_if(std::begin(value_rows), std::end(value_rows),
+                     [&](const ValueRow& known_row) { return type.starts_with(known_row.type); });
+    row.kind = known->kind;
+    row.value = known->value;
   }
   row.default_value = option.get_default_str();
   // "[512]" of a list.
@@ -162,9 +125,6 @@ CommandRow command_of(const CLI::App& app, std::vector<std::string> words) {
     path.push_back(command->get_name());
     row.commands.push_back(command_of(*command, std::move(path)));
   }
-  std::stable_sort(
-      row.commands.begin(), row.commands.end(),
-      [](const CommandRow& a, const CommandRow& b) { return rank_of(a.group) < rank_of(b.group); });
   return row;
 }
 
@@ -236,16 +196,6 @@ std::string variable_of(const CLI::Option& option) {
 }
 
 void complete_app(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands(nullptr)) {
-    if (command->get_group() != parser_group) continue;
-    command->group(other_group);
-    for (const Group& group : groups()) {
-      const auto& names = group.commands;
-      if (std::find(names.begin(), names.end(), command->get_name()) != names.end()) {
-        command->group(group.title);
-      }
-    }
-  }
   accept_sizes(app);
   const auto formatter = std::make_shared<TableFormatter>();
   const std::function<void(CLI::App&)> set = [&](CLI::App& a) {

@@ -14,7 +14,11 @@
 namespace onepass::tool {
 
 // What follows an option, as a shell completes it.
-enum class ValueKind : std::uint8_t { none, number, text, file, choice, device, model };
+enum class ValueKind : std::uint8_t { none, number, text, file, choice, device, model, command };
+
+// An option whose value is more than text or a number says so: ->type_name(file_value).
+inline constexpr char file_value[] = "FILE", folder_value[] = "FOLDER", device_value[] = "DEVICE",
+                      model_value[] = "MODEL", command_value[] = "COMMAND";
 
 struct OptionRow {
   std::vector<std::string> names;  // "-c", "--context"; of a positional one without dashes
@@ -40,7 +44,7 @@ struct CommandRow {
   std::vector<std::string> notes;
   std::vector<std::string> examples;  // lines for a shell
   std::vector<OptionRow> options;     // positional ones first, then group by group
-  std::vector<CommandRow> commands;   // group by group
+  std::vector<CommandRow> commands;   // in the order they were added
 
   const std::string& name() const { return words.back(); }
   std::string path() const;  // "onepass plan show"
@@ -55,8 +59,8 @@ void for_each_command(const CommandRow& top, const std::function<void(const Comm
 // The name of the variable that sets an option, "ONEPASS_TOP_K"; empty: there is none.
 std::string variable_of(const CLI::Option& option);
 
-// To be called once all commands were added: puts those without a group of their own into one, lets
-// whole numbers be written as 32k and help be printed from the table.
+// To be called once all commands were added: lets whole numbers be written as 32k and help be
+// printed from the table.
 void complete_app(CLI::App& app);
 
 // The help of a command, as --help prints it.
