@@ -20,6 +20,7 @@ endif()
 set(onepass_emu_checks -fsanitize=alignment,bounds -fno-sanitize-recover=alignment,bounds)
 set(onepass_emu_sources ${ONEPASS_CUDA_KERNELS}
   ${CMAKE_CURRENT_SOURCE_DIR}/backends/callers_kernel.cu
+  ${CMAKE_CURRENT_SOURCE_DIR}/compat/card_kernel.cu
   ${PROJECT_SOURCE_DIR}/examples/snippets/cuda_kernel.cu)
 add_library(onepass_cuda_emu_kernels OBJECT ${onepass_emu_sources})
 set_source_files_properties(${onepass_emu_sources} PROPERTIES LANGUAGE CXX)

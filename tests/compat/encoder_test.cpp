@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "support/devices.h"
+#include "support/compat_forms.h"
 
 namespace onepass::encoder_test {
 namespace {
@@ -35,73 +35,8 @@ void probe(const KernelArgs& a) noexcept {
   seen->in_bytes = static_cast<std::uint32_t>(a.bytes[0]);
 }
 
-struct Form {
-  const char* name;
-  DispatchKind kind;
-  std::uint32_t shared_bytes, blocks;
-  bool tracked;
-  std::function<void(compat::CommandEncoder&, KernelId, View in, View out)> encode;
-};
-
-const compat::Size3 grid{6, 1, 1}, group{4, 1, 1};
-const compat::SharedMemory shared{{0, 100}, {3, 28}};  // each takes whole 16 bytes: 112, 32
-
-const std::vector<Form>& forms() {
-  static const std::vector<Form> list{
-      {"encode", DispatchKind::threads, 0, 0, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode(k, {{0, i}, {1, o}}, grid, group);
-       }},
-      {"encode_threadgroups", DispatchKind::thread_groups, 0, 0, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode_threadgroups(k, {{0, i}, {1, o}}, grid, group);
-       }},
-      {"encode_threadgroups_with_shared", DispatchKind::thread_groups, 144, 0, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode_threadgroups_with_shared(k, {{0, i}, {1, o}}, shared, grid, group);
-       }},
-      {"encode_with_args", DispatchKind::threads, 0, 1, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}}, grid, group);
-       }},
-      {"encode_threadgroups_with_args", DispatchKind::thread_groups, 0, 1, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode_threadgroups_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}}, grid,
-                                         group);
-       }},
-      {"encode_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 144, 1, false,
-       [](auto& e, KernelId k, View i, View o) {
-         e.encode_threadgroups_with_args_and_shared(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}},
-                                                    shared, grid, group);
-       }},
-      {"dispatch_tracked_threadgroups_with_args", DispatchKind::thread_groups, 0, 1, true,
-       [](auto& e, KernelId k, View i, View o) {
-         e.dispatch_tracked_threadgroups_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}},
-                                                   {i}, {o}, grid, group);
-       }},
-      {"dispatch_tracked_threadgroups_with_args_and_shared", DispatchKind::thread_groups, 144, 1,
-       true,
-       [](auto& e, KernelId k, View i, View o) {
-         e.dispatch_tracked_threadgroups_with_args_and_shared(
-             k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}}, shared, {i}, {o}, grid, group);
-       }},
-      {"dispatch_tracked_threadgroups", DispatchKind::thread_groups, 0, 0, true,
-       [](auto& e, KernelId k, View i, View o) {
-         e.dispatch_tracked_threadgroups(k, {{0, i}, {1, o}}, {i}, {o}, grid, group);
-       }},
-      {"dispatch_tracked_threadgroups_with_shared", DispatchKind::thread_groups, 144, 0, true,
-       [](auto& e, KernelId k, View i, View o) {
-         e.dispatch_tracked_threadgroups_with_shared(k, {{0, i}, {1, o}}, shared, {i}, {o}, grid,
-                                                     group);
-       }},
-      {"dispatch_tracked_threads_with_args", DispatchKind::threads, 0, 1, true,
-       [](auto& e, KernelId k, View i, View o) {
-         e.dispatch_tracked_threads_with_args(k, {{0, i}, {1, o}, {2, KernelArg::bytes(7u)}}, {i},
-                                              {o}, grid, group);
-       }},
-  };
-  return list;
-}
+using Form = test::EncodeForm;
+const compat::Size3 grid = test::form_grid, group = test::form_group;
 
 class EncodeForms : public ::testing::TestWithParam<Form> {};
 
@@ -150,7 +85,7 @@ TEST_P(EncodeForms, RecordTheirFieldsWhileCapturing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EncodeForms, ::testing::ValuesIn(forms()),
+INSTANTIATE_TEST_SUITE_P(All, EncodeForms, ::testing::ValuesIn(test::encode_forms()),
                          [](const auto& test_info) { return std::string(test_info.param.name); });
 
 class Encode : public ::testing::Test {

@@ -9,8 +9,7 @@
 
 #include "core/os.h"
 #include "onepass/ops.h"
-#include "support/devices.h"
-#include "support/float64.h"
+#include "support/compat_forms.h"
 
 namespace onepass::finish_test {
 namespace {
@@ -21,78 +20,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-struct Form {
-  const char* name;
-  bool fuses, reorders;
-  std::uint32_t command_buffers;
-  std::function<Result<FinishReport>(GraphSession&, Clock::time_point)> finish;
-};
-
-const std::vector<Form>& forms() {
-  static const std::vector<Form> list{
-      {"finish", false, false, 1, [](auto& s, auto) { return s.finish(); }},
-      {"finish_with_timing", false, false, 1,
-       [](auto& s, auto begin) { return s.finish_with_timing(begin); }},
-      {"finish_with_fusion", true, false, 1, [](auto& s, auto) { return s.finish_with_fusion(); }},
-      {"finish_with_fusion_and_timing", true, false, 1,
-       [](auto& s, auto begin) { return s.finish_with_fusion_and_timing(begin); }},
-      {"finish_with_fusion_and_reorder", true, true, 1,
-       [](auto& s, auto) { return s.finish_with_fusion_and_reorder(); }},
-      {"finish_with_fusion_reorder_and_timing", true, true, 1,
-       [](auto& s, auto begin) { return s.finish_with_fusion_reorder_and_timing(begin); }},
-      {"finish_optimized", true, true, 2, [](auto& s, auto) { return s.finish_optimized(); }},
-      {"finish_optimized_with_timing", true, true, 2,
-       [](auto& s, auto begin) { return s.finish_optimized_with_timing(begin); }},
-  };
-  return list;
-}
-
-constexpr std::uint32_t rows = 3, dim = 5, links = 100;
-
-// Two chains of additions, recorded one after the other, and a norm with a product that fuse.
-class Program {
- public:
-  explicit Program(const Device& device)
-      : device_(device),
-        x_(test::floats(device, {1, 2, 3, 4, 5, -1, 2, -3, 4, -5, 0.5f, 0, 1, 0, 2})),
-        scale_(test::floats(device, std::vector<float>(rows * dim, 0.25f))),
-        weight_(test::floats(device, {1, 2, 3, 4, 5})),
-        normed_(*device.allocate(rows * dim * 4)) {
-    for (Buffer& b : ends_) b = *device.allocate(4);
-  }
-
-  void record(GraphSession& s) {
-    const Tensor x = x_.tensor(DType::f32, {rows, dim});
-    const Tensor t = s.scratch(DType::f32, {rows, dim});
-    s.rms_norm(x, weight_.tensor(DType::f32, {dim}), t, 1e-6f, rows, dim);
-    s.elementwise_mul(t.view, scale_.view(), normed_.view(), rows * dim, DType::f32);
-    for (Buffer& end : ends_) {
-      const View one = x_.view(0, 4);
-      for (std::uint32_t i = 0; i < links; ++i) {
-        s.elementwise_add(i == 0 ? one : end.view(), one, end.view(), 1, DType::f32);
-      }
-    }
-  }
-  static constexpr std::uint32_t dispatches = 2 + 2 * links;
-
-  void expect_results() {
-    for (const Buffer& end : ends_) {
-      EXPECT_THAT(test::read_floats(device_, end.view()), ElementsAre(float(links + 1)));
-    }
-    const std::vector<float> as_floats = test::read_floats(device_, x_.view());
-    std::vector<double> expected(as_floats.begin(), as_floats.end()), scale(dim);
-    for (std::uint32_t c = 0; c < dim; ++c) scale[c] = (c + 1) * 0.25;
-    test::rms_norm(expected, scale, 1e-6);
-    const std::vector<float> got = test::read_floats(device_, normed_.view());
-    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
-  }
-  std::vector<float> normed() { return test::read_floats(device_, normed_.view()); }
-
- private:
-  Device device_;
-  Buffer x_, scale_, weight_, normed_;
-  std::array<Buffer, 2> ends_;
-};
+using test::links;
+using test::Program;
+using Form = test::FinishForm;
 
 class FinishForms : public ::testing::TestWithParam<Form> {};
 
@@ -211,7 +141,7 @@ TEST_P(FinishForms, AFailedSubmissionIsReturned) {
   EXPECT_TRUE(d.device.take_errors().empty());  // it was reported
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FinishForms, ::testing::ValuesIn(forms()),
+INSTANTIATE_TEST_SUITE_P(All, FinishForms, ::testing::ValuesIn(test::finish_forms()),
                          [](const auto& test_info) { return std::string(test_info.param.name); });
 
 class Finish : public ::testing::Test {
@@ -276,7 +206,7 @@ TEST_F(Finish, FencesSurviveEveryForm) {
   const Device device = *Device::open("null");
   const KernelId io = test::add_kernel(device, "io", test::nothing, "io");
   test::Buffers b(device);
-  for (const Form& form : forms()) {
+  for (const Form& form : test::finish_forms()) {
     GraphSession s = compat::GraphExecutor(device).begin_recorded();
     s.encode(test::custom(io, {b[0], b[1]}));
     s.barrier();
