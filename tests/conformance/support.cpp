@@ -9,9 +9,8 @@
 #include "conformance/runner.h"
 #include "core/features.h"
 #include "core/tables.h"
-#ifdef ONEPASS_TEST_CUDA
+#ifdef ONEPASS_TEST_CUDA_EMU
 #include "backends/cuda/cuda.h"
-#include "onepass/backends/cpu.h"
 #endif
 
 namespace onepass::conformance {
@@ -20,12 +19,12 @@ namespace {
 constexpr const char* head =
     "# Support\n"
     "\n"
-    "Which kernel an op gets for a format, per device. Written by\n"
+    "Which kernel an op gets for a format, a column per device. Written by\n"
     "`conformance_tests --write-support docs/support.md` from the kernel tables; a test compares.\n"
-    "A name in a column is the instruction set of the kernel, `yes` a kernel without variants, "
-    "and\n"
-    "– none: the op returns the error `unsupported`. *cases* counts the conformance cases of the\n"
-    "ci set.\n";
+    "On the CPU a column is what the processor has and a cell the instruction set of the kernel "
+    "that\n"
+    "runs there; `yes` is a kernel without variants, and – none: the op returns the error\n"
+    "`unsupported`. *cases* counts the conformance cases of the ci set.\n";
 
 const char* set_of(const KernelRow& row) {
   for (const CpuPath& path : cpu_paths()) {
@@ -59,27 +58,27 @@ struct Section {
   std::vector<Column> columns;
 };
 
-std::vector<Section> sections() {
-  std::vector<Section> list;
+// Of this build. The CUDA kernels are known where the emulated card is.
+Section own_section() {
   const KernelTable cpu = cpu_kernel_rows();
 #if defined(__aarch64__)
-  Section section{"CPU, aarch64", {}};
+  Section section{"aarch64", {}};
 #else
-  Section section{"CPU, x86-64", {}};
+  Section section{"x86-64", {}};
 #endif
   for (const CpuPath& path : cpu_paths()) {
     if (!path.is_compiled) continue;
-    section.columns.push_back({path.name, {cpu.begin(), cpu.end()}, path.features, true});
+    section.columns.push_back(
+        {std::string("CPU ") + path.name, {cpu.begin(), cpu.end()}, path.features, true});
   }
-  list.push_back(section);
-#ifdef ONEPASS_TEST_CUDA
-  Section cuda{"CUDA", {{"cuda", {}, ~0u, false}}};
+#ifdef ONEPASS_TEST_CUDA_EMU
+  Column cuda{"CUDA", {}, ~0u, false};
   for (const cuda::KernelImage& image : cuda::kernel_images()) {
-    cuda.columns[0].rows.insert(cuda.columns[0].rows.end(), image.rows.begin(), image.rows.end());
+    cuda.rows.insert(cuda.rows.end(), image.rows.begin(), image.rows.end());
   }
-  list.push_back(cuda);
+  section.columns.push_back(std::move(cuda));
 #endif
-  return list;
+  return section;
 }
 
 using Counts = std::map<std::tuple<Op, std::uint32_t, Format>, std::size_t>;  // form before format
@@ -162,11 +161,9 @@ std::string support_document(const std::string& old, const std::vector<Case>& ci
     kept[title] = old.substr(at, next == std::string::npos ? next : next - at);
     at = next;
   }
-  const Counts counts = counts_of(ci_cases);
-  for (const Section& section : sections()) {
-    if (kept.find(section.title) == kept.end()) order.push_back(section.title);
-    kept[section.title] = table(section, counts);
-  }
+  const Section section = own_section();
+  if (kept.find(section.title) == kept.end()) order.push_back(section.title);
+  kept[section.title] = table(section, counts_of(ci_cases));
   std::string text = head;
   for (const std::string& title : order) text += kept[title];
   return text;
@@ -175,15 +172,13 @@ std::string support_document(const std::string& old, const std::vector<Case>& ci
 std::vector<std::string> kernels_without_cases(const std::vector<Case>& ci_cases) {
   const Counts counts = counts_of(ci_cases);
   std::vector<std::string> missing;
-  for (const Section& section : sections()) {
-    for (const KernelRow& row : section.columns.back().rows) {
-      if (is_refused(row.op, row.format)) continue;
-      const bool any = std::any_of(counts.begin(), counts.end(), [&](const auto& entry) {
-        const auto& [op, form, format] = entry.first;
-        return op == row.op && format == row.format && has_forms(row, form);
-      });
-      if (!any) missing.push_back(row.name);
-    }
+  for (const KernelRow& row : cpu_kernel_rows()) {
+    if (is_refused(row.op, row.format)) continue;
+    const bool any = std::any_of(counts.begin(), counts.end(), [&](const auto& entry) {
+      const auto& [op, form, format] = entry.first;
+      return op == row.op && format == row.format && has_forms(row, form);
+    });
+    if (!any) missing.push_back(row.name);
   }
   return missing;
 }

@@ -1,5 +1,5 @@
 // The support matrix: which kernel each op and format gets on each device, from the kernel tables
-// of this build, as sections of docs/support.md.
+// of this build, as a section of docs/support.md.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace onepass::conformance {
 
-// The document with the sections this build knows replaced, the others as they are.
+// The document with the section of this build replaced, the others as they are.
 std::string support_document(const std::string& old, const std::vector<Case>& ci_cases);
-// Kernels of this build that no case names.
+// CPU kernels that no case names.
 std::vector<std::string> kernels_without_cases(const std::vector<Case>& ci_cases);
 
 }  // namespace onepass::conformance
