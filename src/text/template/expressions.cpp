@@ -15,7 +15,8 @@ Result<Value> Interpreter::eval_kind(const Expr& e) {
     case ExprKind::list:
     case ExprKind::tuple: {
       ONEPASS_ASSIGN(std::vector<Value> items, eval_items(e));
-      return sequence(e.kind == ExprKind::list ? Form::list : Form::tuple, std::move(items));
+      return sequence(e.kind == ExprKind::list ? SequenceKind::list : SequenceKind::tuple,
+                      std::move(items));
     }
     case ExprKind::dict:
       return eval_dict(e);

@@ -28,7 +28,7 @@ Result<Value> make_range(In& in, Args& args) {
     items.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  return in.sequence(Form::range, std::move(items));
+  return in.sequence(SequenceKind::range, std::move(items));
 }
 
 // dict(mapping, name=value, ...)

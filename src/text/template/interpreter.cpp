@@ -93,9 +93,9 @@ Result<Value> Interpreter::text(std::string bytes, bool markup) {
   return Value(std::move(bytes), markup);
 }
 
-Result<Value> Interpreter::sequence(Form form, std::vector<Value> items) {
+Result<Value> Interpreter::sequence(SequenceKind kind, std::vector<Value> items) {
   ONEPASS_TRY(budget_.pay(items.size() + 1));
-  return Value::sequence(form, std::move(items));
+  return Value::sequence(kind, std::move(items));
 }
 
 Status Interpreter::write(std::string_view text) {
@@ -477,8 +477,8 @@ Result<Value> Interpreter::item(const Value& value, const Value& key) {
     }
   }
   const Sequence* s = value.seq();
-  const bool indexed =
-      value.is_text() || (s != nullptr && s->form != Form::generator && s->form != Form::view);
+  const bool indexed = value.is_text() || (s != nullptr && s->kind != SequenceKind::generator &&
+                                           s->kind != SequenceKind::view);
   if (indexed && key.is_integer()) {
     ONEPASS_ASSIGN(const std::int64_t n, length_of(value));
     const std::int64_t index = key.as_integer() < 0 ? key.as_integer() + n : key.as_integer();

@@ -28,7 +28,7 @@ class Interpreter {
   // A text as a value, paid for; limit where it is too long.
   Result<Value> text(std::string bytes, bool markup = false);
   // Items as a value, paid for.
-  Result<Value> sequence(Form form, std::vector<Value> items);
+  Result<Value> sequence(SequenceKind kind, std::vector<Value> items);
   // value.name and value[key] as templates mean them: undefined where there is none.
   Result<Value> attribute(const Value& value, std::string_view name);
   Result<Value> item(const Value& value, const Value& key);

@@ -24,11 +24,12 @@ Result<std::string_view> text_of(const std::optional<Value>& arg, std::string_vi
   return arg->bytes();
 }
 
-Result<Value> listed(In& in, const std::vector<std::string_view>& parts, Form form = Form::list) {
+Result<Value> listed(In& in, const std::vector<std::string_view>& parts,
+                     SequenceKind kind = SequenceKind::list) {
   ONEPASS_TRY(in.budget().pay(2 * parts.size()));
   std::vector<Value> out;
   for (const std::string_view part : parts) out.emplace_back(part);
-  return in.sequence(form, std::move(out));
+  return in.sequence(kind, std::move(out));
 }
 
 template <std::string (*change)(std::string_view)>
@@ -81,9 +82,9 @@ Result<Value> partition(In& in, const Value& self, Args& args) {
   }
   ONEPASS_TRY(in.budget().pay_search(self.bytes(), separator));
   const std::vector<std::string_view> parts = split(self.bytes(), separator, 1, from_right);
-  if (parts.size() == 2) return listed(in, {parts[0], separator, parts[1]}, Form::tuple);
-  if (from_right) return listed(in, {"", "", parts[0]}, Form::tuple);
-  return listed(in, {parts[0], "", ""}, Form::tuple);
+  if (parts.size() == 2) return listed(in, {parts[0], separator, parts[1]}, SequenceKind::tuple);
+  if (from_right) return listed(in, {"", "", parts[0]}, SequenceKind::tuple);
+  return listed(in, {parts[0], "", ""}, SequenceKind::tuple);
 }
 
 template <bool at_end>
@@ -94,7 +95,7 @@ Result<Value> has_affix(In& in, const Value& self, Args& args) {
     ONEPASS_ASSIGN(text, sliced(in, self, a[1] ? *a[1] : Value(), a[2] ? *a[2] : Value(), Value()));
   }
   std::vector<Value> affixes;
-  if (a[0] && a[0]->is_form(Form::tuple)) {
+  if (a[0] && a[0]->is_kind(SequenceKind::tuple)) {
     affixes = a[0]->seq()->items;
   } else if (a[0]) {
     affixes.push_back(*a[0]);
@@ -279,7 +280,7 @@ Result<Value> view(In& in, const Value& self, Args& args) {
   for (const auto& [key, value] : self.mapping()->entries) {
     out.push_back(what == 'k' ? key : what == 'v' ? value : Value::tuple({key, value}));
   }
-  return in.sequence(Form::view, std::move(out));
+  return in.sequence(SequenceKind::view, std::move(out));
 }
 
 Result<Value> get(In& in, const Value& self, Args& args) {
@@ -336,8 +337,9 @@ Rows rows(const MethodRow (&table)[n]) {
 Rows rows_of(const Value& self) {
   if (self.is_text()) return rows(text_methods);
   if (self.mapping() != nullptr) return rows(dict_methods);
-  if (self.is_form(Form::list)) return rows(list_methods);
-  if (self.is_form(Form::tuple) || self.is_form(Form::range)) return rows(tuple_methods);
+  if (self.is_kind(SequenceKind::list)) return rows(list_methods);
+  if (self.is_kind(SequenceKind::tuple) || self.is_kind(SequenceKind::range))
+    return rows(tuple_methods);
   const auto* object = self.get<Object*>();
   if (object != nullptr && dynamic_cast<const Loop*>(*object) != nullptr) return rows(loop_methods);
   return {};
@@ -356,7 +358,7 @@ Value find_method(const Value& self, std::string_view name) {
   if (const MethodRow* row = find_row(self, name)) {
     return Value(Method{std::make_shared<const Value>(self), row->name});
   }
-  const bool holds_items = self.mapping() != nullptr || self.is_form(Form::list);
+  const bool holds_items = self.mapping() != nullptr || self.is_kind(SequenceKind::list);
   if (holds_items && std::find(std::begin(refused), std::end(refused), name) != std::end(refused)) {
     return Value::undefined("'" + std::string(name) + "' would change the " + self.type_name() +
                             ", which templates may not");

@@ -89,11 +89,11 @@ Result<Value> repeated(Interpreter& in, const Value& value, std::int64_t times) 
   for (std::size_t i = 0; i < n && !items.empty(); ++i) {
     out.insert(out.end(), items.begin(), items.end());
   }
-  return in.sequence(value.seq()->form, std::move(out));
+  return in.sequence(value.seq()->kind, std::move(out));
 }
 
 bool repeats(const Value& value) {
-  return value.is_text() || value.is_form(Form::list) || value.is_form(Form::tuple);
+  return value.is_text() || value.is_kind(SequenceKind::list) || value.is_kind(SequenceKind::tuple);
 }
 
 Result<Value> added(Interpreter& in, const Value& a, const Value& b) {
@@ -106,14 +106,14 @@ Result<Value> added(Interpreter& in, const Value& a, const Value& b) {
     return in.text(part(a) + part(b), markup);
   }
   const Sequence *x = a.seq(), *y = b.seq();
-  if (x == nullptr || y == nullptr || x->form != y->form ||
-      (x->form != Form::list && x->form != Form::tuple)) {
+  if (x == nullptr || y == nullptr || x->kind != y->kind ||
+      (x->kind != SequenceKind::list && x->kind != SequenceKind::tuple)) {
     return no_operator("+", a, b);
   }
   ONEPASS_TRY(in.budget().pay(x->items.size() + y->items.size()));
   std::vector<Value> items = x->items;
   items.insert(items.end(), y->items.begin(), y->items.end());
-  return in.sequence(x->form, std::move(items));
+  return in.sequence(x->kind, std::move(items));
 }
 
 // One bound of a slice; moved into the range that counts for its direction.
@@ -178,7 +178,8 @@ Result<Value> sliced(Interpreter& interpreter, const Value& value, const Value& 
   if (value.is_undefined()) return undefined_error(value);
   const Text* t = value.text();
   const Sequence* s = value.seq();
-  if (t == nullptr && (s == nullptr || s->form == Form::generator || s->form == Form::view)) {
+  if (t == nullptr &&
+      (s == nullptr || s->kind == SequenceKind::generator || s->kind == SequenceKind::view)) {
     return fail(ErrorCode::invalid_argument, std::string(value.type_name()) + " cannot be sliced");
   }
   ONEPASS_ASSIGN(const std::int64_t n, length_of(value));
@@ -215,7 +216,7 @@ Result<Value> sliced(Interpreter& interpreter, const Value& value, const Value& 
     if (__builtin_add_overflow(i, by, &i)) break;
   }
   if (t != nullptr) return interpreter.text(std::move(text));
-  return interpreter.sequence(s->form, std::move(items));
+  return interpreter.sequence(s->kind, std::move(items));
 }
 
 }  // namespace onepass::llm::chat

@@ -96,7 +96,7 @@ Result<Value> sort(In& in, const Value& v, Args& args) {
     keys.push_back(std::move(key));
   }
   ONEPASS_TRY(sort_by(in, values, keys, truth_or(a[0], false)));
-  return in.sequence(Form::list, std::move(values));
+  return in.sequence(SequenceKind::list, std::move(values));
 }
 
 Result<Value> dict_sort(In& in, const Value& v, Args& args) {
@@ -116,7 +116,7 @@ Result<Value> dict_sort(In& in, const Value& v, Args& args) {
     keys.push_back({std::move(one)});
   }
   ONEPASS_TRY(sort_by(in, values, keys, truth_or(a[2], false)));
-  return in.sequence(Form::list, std::move(values));
+  return in.sequence(SequenceKind::list, std::move(values));
 }
 
 Result<Value> unique(In& in, const Value& v, Args& args) {
@@ -136,7 +136,7 @@ Result<Value> unique(In& in, const Value& v, Args& args) {
     seen.push_back(std::move(one));
     kept.push_back(std::move(value));
   }
-  return in.sequence(Form::generator, std::move(kept));
+  return in.sequence(SequenceKind::generator, std::move(kept));
 }
 
 template <int sign>
@@ -209,7 +209,7 @@ Result<Value> first(In& in, const Value& v, Args& args) {
 
 Result<Value> last(In& in, const Value& v, Args& args) {
   ONEPASS_TRY(bind("last", args, {}));
-  if (v.is_form(Form::generator)) {
+  if (v.is_kind(SequenceKind::generator)) {
     return fail(ErrorCode::invalid_argument, "last: a generator has no end to start from");
   }
   ONEPASS_ASSIGN(const Items values, items(in, v));
@@ -220,7 +220,7 @@ Result<Value> last(In& in, const Value& v, Args& args) {
 Result<Value> to_list(In& in, const Value& v, Args& args) {
   ONEPASS_TRY(bind("list", args, {}));
   ONEPASS_ASSIGN(Items values, items(in, v));
-  return in.sequence(Form::list, std::move(values));
+  return in.sequence(SequenceKind::list, std::move(values));
 }
 
 Result<Value> reverse(In& in, const Value& v, Args& args) {
@@ -228,7 +228,7 @@ Result<Value> reverse(In& in, const Value& v, Args& args) {
   if (v.is_text()) return sliced(in, v, Value(), Value(), Value(-1));
   ONEPASS_ASSIGN(Items values, items(in, v));
   std::reverse(values.begin(), values.end());
-  return in.sequence(Form::generator, std::move(values));
+  return in.sequence(SequenceKind::generator, std::move(values));
 }
 
 Result<Value> dict_items(In& in, const Value& v, Args& args) {
@@ -243,7 +243,7 @@ Result<Value> dict_items(In& in, const Value& v, Args& args) {
     ONEPASS_TRY(in.budget().pay(2 * dict->entries.size()));
     for (const auto& [key, value] : dict->entries) pairs.push_back(Value::tuple({key, value}));
   }
-  return in.sequence(Form::generator, std::move(pairs));
+  return in.sequence(SequenceKind::generator, std::move(pairs));
 }
 
 Result<Value> map(In& in, const Value& v, Args& args) {
@@ -257,7 +257,7 @@ Result<Value> map(In& in, const Value& v, Args& args) {
       if (one.is_undefined() && a[1] && !a[1]->is_none()) one = *a[1];
       out.push_back(std::move(one));
     }
-    return in.sequence(Form::generator, std::move(out));
+    return in.sequence(SequenceKind::generator, std::move(out));
   }
   const std::string name(args.positional.empty() ? "" : args.positional[0].bytes());
   const Filter* filter = find_filter(name);
@@ -276,7 +276,7 @@ Result<Value> map(In& in, const Value& v, Args& args) {
     ONEPASS_ASSIGN(Value one, filter->apply(in, value, copy));
     out.push_back(std::move(one));
   }
-  return in.sequence(Form::generator, std::move(out));
+  return in.sequence(SequenceKind::generator, std::move(out));
 }
 
 template <bool wanted, bool by_attribute>
@@ -313,7 +313,7 @@ Result<Value> chosen(In& in, const Value& v, Args& args) {
     }
     if (holds == wanted) kept.push_back(std::move(value));
   }
-  return in.sequence(Form::generator, std::move(kept));
+  return in.sequence(SequenceKind::generator, std::move(kept));
 }
 
 Result<Value> batch(In& in, const Value& v, Args& args) {
@@ -335,7 +335,7 @@ Result<Value> batch(In& in, const Value& v, Args& args) {
     out.push_back(Value::list(std::move(part)));
     part = {};
   }
-  return in.sequence(Form::generator, std::move(out));
+  return in.sequence(SequenceKind::generator, std::move(out));
 }
 
 Result<Value> attr(In& in, const Value& v, Args& args) {

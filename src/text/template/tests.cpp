@@ -53,7 +53,7 @@ Result<bool> is_member(Interpreter& in, const Value& v, const Args& a) {
 
 bool is_sized(const Value& v) {
   return v.is_text() || v.mapping() != nullptr || v.is_undefined() ||
-         (v.seq() != nullptr && v.seq()->form != Form::generator);
+         (v.seq() != nullptr && v.seq()->kind != SequenceKind::generator);
 }
 
 using In = Interpreter;
@@ -77,7 +77,7 @@ constexpr Test table[] = {
      [](In&, const Value& v, const Args&) -> Result<bool> { return v.mapping() != nullptr; }},
     {"sequence", 0,
      [](In&, const Value& v, const Args&) -> Result<bool> {
-       return is_sized(v) && !v.is_form(Form::view);
+       return is_sized(v) && !v.is_kind(SequenceKind::view);
      }},
     {"iterable", 0,
      [](In&, const Value& v, const Args&) -> Result<bool> {

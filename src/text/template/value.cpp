@@ -69,9 +69,9 @@ Value Value::undefined(std::string why) {
   return v;
 }
 
-Value Value::sequence(Form form, std::vector<Value> items) {
+Value Value::sequence(SequenceKind kind, std::vector<Value> items) {
   auto shared = std::make_shared<Sequence>();
-  shared->form = form;
+  shared->kind = kind;
   shared->depth = deepest(items) + 1;
   shared->items = std::move(items);
   Value v;
@@ -148,16 +148,16 @@ const char* Value::type_name() const noexcept {
   if (is_text()) return "str";
   if (mapping() != nullptr) return "dict";
   if (const Sequence* s = seq()) {
-    switch (s->form) {
-      case Form::list:
+    switch (s->kind) {
+      case SequenceKind::list:
         return "list";
-      case Form::tuple:
+      case SequenceKind::tuple:
         return "tuple";
-      case Form::range:
+      case SequenceKind::range:
         return "range";
-      case Form::view:
+      case SequenceKind::view:
         return "view of a dict";
-      case Form::generator:
+      case SequenceKind::generator:
         return "generator";
     }
   }
@@ -186,13 +186,14 @@ bool truth(const Value& value) noexcept {
   if (value.is_integer()) return value.as_integer() != 0;
   if (const Text* t = value.text()) return !t->bytes.empty();
   if (const Dict* d = value.mapping()) return !d->entries.empty();
-  if (const Sequence* s = value.seq()) return s->form == Form::generator || !s->items.empty();
+  if (const Sequence* s = value.seq())
+    return s->kind == SequenceKind::generator || !s->items.empty();
   return true;
 }
 
 bool is_hashable(const Value& value) noexcept {
-  if (value.mapping() != nullptr || value.is_form(Form::list)) return false;
-  if (!value.is_form(Form::tuple)) return true;
+  if (value.mapping() != nullptr || value.is_kind(SequenceKind::list)) return false;
+  if (!value.is_kind(SequenceKind::tuple)) return true;
   return std::all_of(value.seq()->items.begin(), value.seq()->items.end(), is_hashable);
 }
 
@@ -209,7 +210,7 @@ Result<bool> equal(const Value& a, const Value& b, Budget& budget) {
   if (a.is_none() || a.is_undefined()) return a.is_none() ? b.is_none() : b.is_undefined();
   if (a.seq() != nullptr && b.seq() != nullptr) {
     if (a.seq() == b.seq()) return true;
-    if (a.seq()->form != b.seq()->form || a.is_form(Form::generator)) return false;
+    if (a.seq()->kind != b.seq()->kind || a.is_kind(SequenceKind::generator)) return false;
     return equal_items(a.seq()->items, b.seq()->items, budget);
   }
   if (a.mapping() != nullptr && b.mapping() != nullptr) {
@@ -231,8 +232,8 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
     return order < 0 ? -1 : order > 0;
   }
   const Sequence *x = a.seq(), *y = b.seq();
-  if (x != nullptr && y != nullptr && x->form == y->form &&
-      (x->form == Form::list || x->form == Form::tuple)) {
+  if (x != nullptr && y != nullptr && x->kind == y->kind &&
+      (x->kind == SequenceKind::list || x->kind == SequenceKind::tuple)) {
     for (std::size_t i = 0; i < std::min(x->items.size(), y->items.size()); ++i) {
       ONEPASS_ASSIGN(const bool same, equal(x->items[i], y->items[i], budget));
       if (!same) return compare(x->items[i], y->items[i], budget);
@@ -277,7 +278,7 @@ Result<std::vector<Value>> items_of(const Value& value, Budget& budget) {
   if (const Sequence* s = value.seq()) {
     if (s->exhausted) return items;
     ONEPASS_TRY(budget.pay(s->items.size()));
-    s->exhausted = s->form == Form::generator;
+    s->exhausted = s->kind == SequenceKind::generator;
     return s->items;
   }
   if (const Dict* d = value.mapping()) {
@@ -299,7 +300,7 @@ Result<std::int64_t> length_of(const Value& value) {
     n = t->length;
   } else if (const Dict* d = value.mapping()) {
     n = d->entries.size();
-  } else if (const Sequence* s = value.seq(); s != nullptr && s->form != Form::generator) {
+  } else if (const Sequence* s = value.seq(); s != nullptr && s->kind != SequenceKind::generator) {
     n = s->items.size();
   } else if (!value.is_undefined()) {
     return fail(ErrorCode::invalid_argument, std::string(value.type_name()) + " has no length");

@@ -28,10 +28,10 @@ struct Text {
   bool markup = false;     // made by the filter `safe` or `escape`
 };
 
-enum class Form : std::uint8_t { list, tuple, range, view, generator };
+enum class SequenceKind : std::uint8_t { list, tuple, range, view, generator };
 
 struct Sequence {
-  Form form = Form::list;
+  SequenceKind kind = SequenceKind::list;
   std::vector<Value> items;
   std::uint32_t depth = 1;         // containers around the innermost item
   mutable bool exhausted = false;  // a generator gives its items once
@@ -73,9 +73,13 @@ class Value {
   Value(const Function* function) : data_(function) {}
 
   static Value undefined(std::string why = {});
-  static Value list(std::vector<Value> items) { return sequence(Form::list, std::move(items)); }
-  static Value tuple(std::vector<Value> items) { return sequence(Form::tuple, std::move(items)); }
-  static Value sequence(Form form, std::vector<Value> items);
+  static Value list(std::vector<Value> items) {
+    return sequence(SequenceKind::list, std::move(items));
+  }
+  static Value tuple(std::vector<Value> items) {
+    return sequence(SequenceKind::tuple, std::move(items));
+  }
+  static Value sequence(SequenceKind kind, std::vector<Value> items);
   // Of equal keys the first keeps its place and the last its value.
   static Value dict(std::vector<std::pair<Value, Value>> entries);
   static Result<Value> from_json(std::string_view json);
@@ -97,7 +101,7 @@ class Value {
   bool is_none() const noexcept { return is<None>(); }
   bool is_number() const noexcept;  // booleans count
   bool is_integer() const noexcept { return is<std::int64_t>() || is<bool>(); }
-  bool is_form(Form form) const noexcept { return seq() != nullptr && seq()->form == form; }
+  bool is_kind(SequenceKind kind) const noexcept { return seq() != nullptr && seq()->kind == kind; }
   double as_real() const noexcept;           // of a number
   std::int64_t as_integer() const noexcept;  // of an integer or a boolean
   std::string_view bytes() const noexcept;   // of a text, else empty

@@ -36,20 +36,20 @@ Status write_items(const std::vector<Value>& items, std::string& out, Budget& bu
 }
 
 Status write_sequence(const Sequence& s, std::string& out, Budget& budget) {
-  switch (s.form) {
-    case Form::list:
+  switch (s.kind) {
+    case SequenceKind::list:
       out += '[';
       ONEPASS_TRY(write_items(s.items, out, budget));
       out += ']';
       return {};
-    case Form::tuple:
+    case SequenceKind::tuple:
       out += '(';
       ONEPASS_TRY(write_items(s.items, out, budget));
       out += s.items.size() == 1 ? ",)" : ")";
       return {};
-    case Form::range:
-    case Form::view:
-    case Form::generator:
+    case SequenceKind::range:
+    case SequenceKind::view:
+    case SequenceKind::generator:
       break;
   }
   return fail(ErrorCode::unsupported,
@@ -97,7 +97,7 @@ class JsonText {
     }
     if (const Dict* d = value.mapping()) return write_dict(*d);
     if (const Sequence* s = value.seq();
-        s != nullptr && (s->form == Form::list || s->form == Form::tuple)) {
+        s != nullptr && (s->kind == SequenceKind::list || s->kind == SequenceKind::tuple)) {
       return write_list(*s);
     }
     ONEPASS_ASSIGN(const std::string text, scalar(value));

@@ -1,9 +1,9 @@
 // Merging of adjacent symbols by priority, for any kind of vocabulary.
 //
 // A Rules type gives
-//   struct Node                                       a symbol; Node::bytes() is its length
-//   Node first(const char* p, const char* end)        the initial symbol at p
-//   std::uint32_t join(a, b, Node& joined)            rank of the pair, no_id if it never merges
+//   struct Symbol                                 a symbol; Symbol::bytes() is its length
+//   Symbol first(const char* p, const char* end)  the initial symbol at p
+//   std::uint32_t join(a, b, Symbol& joined)      rank of the pair, no_id if it never merges
 // The pair of lowest rank merges first, of equal ranks the leftmost one.
 #pragma once
 
@@ -21,10 +21,10 @@ namespace onepass::llm::text {
 template <class Rules>
 class Merger {
  public:
-  using Node = typename Rules::Node;
+  using Symbol = typename Rules::Symbol;
 
   // Fills out with the final symbols of text. O(n) for a fixed vocabulary.
-  void run(const Rules& rules, std::string_view text, std::vector<Node>& out) {
+  void run(const Rules& rules, std::string_view text, std::vector<Symbol>& out) {
     out.clear();
     if (text.size() <= short_text) {
       merge_short(rules, text, out);
@@ -41,28 +41,28 @@ class Merger {
   static constexpr std::uint32_t none = no_id;
 
   struct Item {
-    Node node;
-    Node joined;  // with the next item, where rank is not none
+    Symbol symbol;
+    Symbol joined;  // with the next item, where rank is not none
     std::uint32_t rank;
   };
   struct Link {
-    Node node;
-    Node joined;
+    Symbol symbol;
+    Symbol joined;
     std::uint32_t rank;
     std::uint32_t previous, next;
   };
 
-  void merge_short(const Rules& rules, std::string_view text, std::vector<Node>& out) {
+  void merge_short(const Rules& rules, std::string_view text, std::vector<Symbol>& out) {
     Item items[short_text];
     std::size_t n = 0;
     const char* end = text.data() + text.size();
     for (const char* p = text.data(); p < end; ++n) {
-      items[n].node = rules.first(p, end);
-      p += items[n].node.bytes();
+      items[n].symbol = rules.first(p, end);
+      p += items[n].symbol.bytes();
     }
     const auto rate = [&](std::size_t i) {
       items[i].rank =
-          i + 1 < n ? rules.join(items[i].node, items[i + 1].node, items[i].joined) : none;
+          i + 1 < n ? rules.join(items[i].symbol, items[i + 1].symbol, items[i].joined) : none;
     };
     for (std::size_t i = 0; i < n; ++i) rate(i);
     while (true) {
@@ -71,30 +71,31 @@ class Merger {
         if (items[i].rank < items[best].rank) best = i;
       }
       if (n == 0 || items[best].rank == none) break;
-      items[best].node = items[best].joined;
+      items[best].symbol = items[best].joined;
       std::copy(items + best + 2, items + n, items + best + 1);
       --n;
       rate(best);
       if (best > 0) rate(best - 1);
     }
-    for (std::size_t i = 0; i < n; ++i) out.push_back(items[i].node);
+    for (std::size_t i = 0; i < n; ++i) out.push_back(items[i].symbol);
   }
 
-  void merge_long(const Rules& rules, std::string_view text, std::vector<Node>& out) {
+  void merge_long(const Rules& rules, std::string_view text, std::vector<Symbol>& out) {
     links_.clear();
     const char* end = text.data() + text.size();
     for (const char* p = text.data(); p < end;) {
-      const Node node = rules.first(p, end);
+      const Symbol symbol = rules.first(p, end);
       const auto i = static_cast<std::uint32_t>(links_.size());
-      links_.push_back({node, node, none, i - 1, i + 1});
-      p += node.bytes();
+      links_.push_back({symbol, symbol, none, i - 1, i + 1});
+      p += symbol.bytes();
     }
     const auto n = static_cast<std::uint32_t>(links_.size());
     if (n == 0) return;
     heap_.clear();
     const auto rate = [&](std::uint32_t i) {
       Link& link = links_[i];
-      link.rank = link.next < n ? rules.join(link.node, links_[link.next].node, link.joined) : none;
+      link.rank =
+          link.next < n ? rules.join(link.symbol, links_[link.next].symbol, link.joined) : none;
       return link.rank != none;
     };
     const auto key = [&](std::uint32_t i) { return std::uint64_t{links_[i].rank} << 32 | i; };
@@ -117,21 +118,21 @@ class Merger {
       // An entry is stale where its pair has changed; a symbol merged away has rank none.
       if (link.rank != static_cast<std::uint32_t>(top >> 32)) continue;
       Link& gone = links_[link.next];
-      link.node = link.joined;
+      link.symbol = link.joined;
       link.next = gone.next;
       gone.rank = none;
       if (link.next < n) links_[link.next].previous = i;
       push(i);
       if (i > 0) push(link.previous);
     }
-    for (std::uint32_t i = 0; i < n; i = links_[i].next) out.push_back(links_[i].node);
+    for (std::uint32_t i = 0; i < n; i = links_[i].next) out.push_back(links_[i].symbol);
   }
 
   // A sequence of symbols is the result for its text exactly if every two neighbours are the
   // result for theirs: merges inside a symbol and across its borders depend on nothing farther
   // away. So results of overlapping windows may be joined at any symbol both contain. Where two
   // windows have none in common the text starts again with larger ones.
-  void merge_windows(const Rules& rules, std::string_view text, std::vector<Node>& out) {
+  void merge_windows(const Rules& rules, std::string_view text, std::vector<Symbol>& out) {
     for (std::size_t window = first_window;; window *= 4) {
       out.clear();
       if (window >= text.size()) return merge_long(rules, text, out);
@@ -140,7 +141,7 @@ class Merger {
   }
 
   bool joined_windows(const Rules& rules, std::string_view text, std::size_t window,
-                      std::vector<Node>& out) {
+                      std::vector<Symbol>& out) {
     const std::size_t overlap = window / 8;
     std::size_t begin = 0;  // of the last window
     std::size_t first = 0;  // its first symbol in out
@@ -194,7 +195,7 @@ class Merger {
 
   std::vector<Link> links_;
   std::vector<std::uint64_t> heap_;
-  std::vector<Node> next_;
+  std::vector<Symbol> next_;
 };
 
 }  // namespace onepass::llm::text

@@ -159,7 +159,7 @@ void MergeModel::find_space_cuts(const Spec& spec) {
   }
 }
 
-MergeModel::PairNode MergeModel::first_char(const char* p, const char* end) const noexcept {
+MergeModel::PairSymbol MergeModel::first_char(const char* p, const char* end) const noexcept {
   const auto byte = static_cast<unsigned char>(*p);
   if (byte < 0x80) return {byte_symbols_[byte], 1};
   const std::uint32_t size = decode_multibyte(p, end).bytes;
@@ -235,17 +235,17 @@ Status WordEncoder::merge(std::string_view word, std::vector<std::uint32_t>& out
 }
 
 template <class Rules>
-Status WordEncoder::merge_with(Merger<Rules>& merger, std::vector<typename Rules::Node>& nodes,
+Status WordEncoder::merge_with(Merger<Rules>& merger, std::vector<typename Rules::Symbol>& symbols,
                                std::string_view word, std::vector<std::uint32_t>& out) {
-  merger.run(Rules{model_}, word, nodes);
+  merger.run(Rules{model_}, word, symbols);
   std::size_t at = 0;
-  for (const auto& node : nodes) {
-    if (node.id < model_.size_) {
-      out.push_back(node.id);
+  for (const auto& symbol : symbols) {
+    if (symbol.id < model_.size_) {
+      out.push_back(symbol.id);
     } else {
-      ONEPASS_TRY(emit_unknown(word.substr(at, node.size), out));
+      ONEPASS_TRY(emit_unknown(word.substr(at, symbol.size), out));
     }
-    at += node.size;
+    at += symbol.size;
   }
   return {};
 }

@@ -19,39 +19,39 @@ class MergeModel {
   Status build(const Spec& spec);
   std::uint32_t find(std::string_view text) const noexcept { return table_.find(text); }
 
-  struct PairNode {
+  struct PairSymbol {
     std::uint32_t id = no_id;  // at or above the vocabulary's size: a merge that is no token
     std::uint32_t size = 1;
     std::uint32_t bytes() const noexcept { return size; }
   };
   struct ByteRules {
     const MergeModel& model;
-    using Node = PairNode;
-    Node first(const char* p, const char*) const noexcept {
+    using Symbol = PairSymbol;
+    Symbol first(const char* p, const char*) const noexcept {
       return {model.byte_symbols_[static_cast<unsigned char>(*p)], 1};
     }
-    std::uint32_t join(Node a, Node b, Node& joined) const noexcept {
+    std::uint32_t join(Symbol a, Symbol b, Symbol& joined) const noexcept {
       return model.join(a, b, joined);
     }
   };
   struct CharRules {
     const MergeModel& model;
-    using Node = PairNode;
-    Node first(const char* p, const char* end) const noexcept { return model.first_char(p, end); }
-    std::uint32_t join(Node a, Node b, Node& joined) const noexcept {
+    using Symbol = PairSymbol;
+    Symbol first(const char* p, const char* end) const noexcept { return model.first_char(p, end); }
+    std::uint32_t join(Symbol a, Symbol b, Symbol& joined) const noexcept {
       return model.join(a, b, joined);
     }
   };
-  struct TextNode : PairNode {
+  struct TextSymbol : PairSymbol {
     const char* text = nullptr;
   };
   struct ScoreRules {
     const MergeModel& model;
-    using Node = TextNode;
-    Node first(const char* p, const char* end) const noexcept {
+    using Symbol = TextSymbol;
+    Symbol first(const char* p, const char* end) const noexcept {
       return {model.first_char(p, end), p};
     }
-    std::uint32_t join(const Node& a, const Node& b, Node& joined) const noexcept {
+    std::uint32_t join(const Symbol& a, const Symbol& b, Symbol& joined) const noexcept {
       const std::uint32_t size = a.size + b.size;
       const std::uint32_t id = model.table_.find({a.text, size});
       if (id == no_id) return no_id;
@@ -63,13 +63,13 @@ class MergeModel {
  private:
   friend class WordEncoder;
 
-  std::uint32_t join(PairNode a, PairNode b, PairNode& joined) const noexcept {
+  std::uint32_t join(PairSymbol a, PairSymbol b, PairSymbol& joined) const noexcept {
     if (a.id == no_id || b.id == no_id) return no_id;
     const Merge merge = merges_.find(a.id, b.id);
     joined = {merge.result, a.size + b.size};
     return merge.rank;
   }
-  PairNode first_char(const char* p, const char* end) const noexcept;
+  PairSymbol first_char(const char* p, const char* end) const noexcept;
   Status build_texts(const Spec& spec);
   Status build_merges(const Spec& spec);
   Status build_scores(const Spec& spec);
@@ -106,7 +106,7 @@ class WordEncoder {
   Status encode_cached(std::string_view word, std::vector<std::uint32_t>& out);
   Status merge(std::string_view word, std::vector<std::uint32_t>& out);
   template <class Rules>
-  Status merge_with(Merger<Rules>& merger, std::vector<typename Rules::Node>& nodes,
+  Status merge_with(Merger<Rules>& merger, std::vector<typename Rules::Symbol>& symbols,
                     std::string_view word, std::vector<std::uint32_t>& out);
   Status emit_unknown(std::string_view bytes, std::vector<std::uint32_t>& out);
 
@@ -114,8 +114,8 @@ class WordEncoder {
   Merger<MergeModel::ByteRules> byte_merger_;
   Merger<MergeModel::CharRules> char_merger_;
   Merger<MergeModel::ScoreRules> score_merger_;
-  std::vector<MergeModel::PairNode> pair_nodes_;
-  std::vector<MergeModel::TextNode> text_nodes_;
+  std::vector<MergeModel::PairSymbol> pair_nodes_;
+  std::vector<MergeModel::TextSymbol> text_nodes_;
   bool has_unknown_ = false;
   std::vector<Entry> entries_;
   std::string cached_texts_;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t max_special_bytes = 16u << 20;
 constexpr std::uint32_t none = ~std::uint32_t{0};
 
-std::uint64_t edge(std::uint32_t node, unsigned char byte) noexcept {
-  return std::uint64_t{node} << 8 | byte;
+std::uint64_t edge(std::uint32_t state, unsigned char byte) noexcept {
+  return std::uint64_t{state} << 8 | byte;
 }
 
 // Start of the code point that ends before p.
@@ -33,26 +33,26 @@ bool is_word_at(const char* p, const char* end) noexcept {
 
 }  // namespace
 
-std::uint32_t SpecialFinder::child(std::uint32_t node, unsigned char byte) const noexcept {
-  if (node == 0) return root_[byte];
-  const auto found = edges_.find(edge(node, byte));
+std::uint32_t SpecialFinder::child(std::uint32_t state, unsigned char byte) const noexcept {
+  if (state == 0) return root_[byte];
+  const auto found = edges_.find(edge(state, byte));
   return found == edges_.end() ? 0 : found->second;
 }
 
-std::uint32_t SpecialFinder::step(std::uint32_t node, unsigned char byte) const noexcept {
+std::uint32_t SpecialFinder::step(std::uint32_t state, unsigned char byte) const noexcept {
   while (true) {
-    const std::uint32_t next = child(node, byte);
-    if (next != 0 || node == 0) return next;
-    node = nodes_[node].fail;
+    const std::uint32_t next = child(state, byte);
+    if (next != 0 || state == 0) return next;
+    state = states_[state].fail;
   }
 }
 
 Status SpecialFinder::build(std::vector<SpecialToken> tokens, bool leftmost) {
   tokens_ = std::move(tokens);
   leftmost_ = leftmost;
-  nodes_.assign(1, Node{});
+  states_.assign(1, State{});
   std::size_t total = 0;
-  std::vector<std::uint64_t> parents(1);  // edge that leads to each node
+  std::vector<std::uint64_t> parents(1);  // edge that leads to each state
   for (std::uint32_t t = 0; t < tokens_.size(); ++t) {
     const std::string& text = tokens_[t].text;
     total += text.size();
@@ -60,38 +60,38 @@ Status SpecialFinder::build(std::vector<SpecialToken> tokens, bool leftmost) {
       return fail(ErrorCode::limit,
                   "special tokens have more than " + std::to_string(max_special_bytes) + " bytes");
     }
-    std::uint32_t node = 0;
+    std::uint32_t state = 0;
     for (auto c = text.rbegin(); c != text.rend(); ++c) {
       const auto byte = static_cast<unsigned char>(*c);
-      std::uint32_t next = child(node, byte);
+      std::uint32_t next = child(state, byte);
       if (next == 0) {
-        next = static_cast<std::uint32_t>(nodes_.size());
-        nodes_.push_back({.depth = nodes_[node].depth + 1});
-        parents.push_back(edge(node, byte));
-        if (node == 0) {
+        next = static_cast<std::uint32_t>(states_.size());
+        states_.push_back({.depth = states_[state].depth + 1});
+        parents.push_back(edge(state, byte));
+        if (state == 0) {
           root_[byte] = next;
         } else {
-          edges_.emplace(edge(node, byte), next);
+          edges_.emplace(edge(state, byte), next);
         }
       }
-      node = next;
+      state = next;
     }
-    if (node != 0 && nodes_[node].token == none) nodes_[node].token = t;
+    if (state != 0 && states_[state].token == none) states_[state].token = t;
   }
-  // Fail links need those of all shorter nodes.
-  std::vector<std::uint32_t> order(nodes_.size());
+  // Fail links need those of all shorter states.
+  std::vector<std::uint32_t> order(states_.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
-    return nodes_[a].depth < nodes_[b].depth;
+    return states_[a].depth < states_[b].depth;
   });
   for (const std::uint32_t i : order) {
-    Node& node = nodes_[i];
-    if (node.depth > 1) {
+    State& state = states_[i];
+    if (state.depth > 1) {
       const auto parent = static_cast<std::uint32_t>(parents[i] >> 8);
-      node.fail = step(nodes_[parent].fail, static_cast<unsigned char>(parents[i]));
+      state.fail = step(states_[parent].fail, static_cast<unsigned char>(parents[i]));
     }
-    const Node& fail = nodes_[node.fail];
-    node.shorter = fail.token != none ? node.fail : fail.shorter;
+    const State& fail = states_[state.fail];
+    state.shorter = fail.token != none ? state.fail : fail.shorter;
   }
   return {};
 }
@@ -102,8 +102,8 @@ std::vector<SpecialFinder::Candidate> SpecialFinder::candidates(std::string_view
   for (std::size_t i = text.size(); i-- > 0;) {
     state = step(state, static_cast<unsigned char>(text[i]));
     if (state == 0) continue;
-    const std::uint32_t node = nodes_[state].token != none ? state : nodes_[state].shorter;
-    if (node != 0) found.push_back({static_cast<std::uint32_t>(i), node});
+    const std::uint32_t token = states_[state].token != none ? state : states_[state].shorter;
+    if (token != 0) found.push_back({static_cast<std::uint32_t>(i), token});
   }
   std::reverse(found.begin(), found.end());
   return found;
@@ -116,7 +116,7 @@ std::vector<SpecialFinder::Candidate> SpecialFinder::pick_leftmost(
   for (const Candidate& c : found) {
     if (c.begin < at) continue;
     picked.push_back(c);
-    at = c.begin + nodes_[c.node].depth;
+    at = c.begin + states_[c.state].depth;
   }
   return picked;
 }
@@ -124,7 +124,7 @@ std::vector<SpecialFinder::Candidate> SpecialFinder::pick_leftmost(
 Status SpecialFinder::pick_cluster(const Candidate* first, const Candidate* last,
                                    std::size_t& budget, std::vector<Candidate>& picked) const {
   std::map<std::uint32_t, std::vector<Candidate>, std::greater<>> by_length;
-  for (const Candidate* c = first; c != last; ++c) by_length[nodes_[c->node].depth].push_back(*c);
+  for (const Candidate* c = first; c != last; ++c) by_length[states_[c->state].depth].push_back(*c);
   std::map<std::size_t, Candidate> taken;  // by end
   while (!by_length.empty()) {
     auto group = by_length.extract(by_length.begin());
@@ -140,12 +140,12 @@ Status SpecialFinder::pick_cluster(const Candidate* first, const Candidate* last
         taken.emplace_hint(next, end, c);
         continue;
       }
-      const std::uint32_t shorter = nodes_[c.node].shorter;
+      const std::uint32_t shorter = states_[c.state].shorter;
       if (next->second.begin <= c.begin || shorter == 0) continue;
       if (budget-- == 0) {
         return fail(ErrorCode::limit, "special tokens overlap too often in this text");
       }
-      by_length[nodes_[shorter].depth].push_back({c.begin, shorter});
+      by_length[states_[shorter].depth].push_back({c.begin, shorter});
     }
   }
   for (const auto& [end, c] : taken) picked.push_back(c);
@@ -157,10 +157,10 @@ Result<std::vector<SpecialFinder::Candidate>> SpecialFinder::pick_longest(
   std::size_t budget = 16 * text_bytes + 1'000'000;
   std::vector<Candidate> picked;
   for (std::size_t i = 0; i < found.size();) {
-    std::size_t end = found[i].begin + std::size_t{nodes_[found[i].node].depth};
+    std::size_t end = found[i].begin + std::size_t{states_[found[i].state].depth};
     std::size_t j = i + 1;
     for (; j < found.size() && found[j].begin < end; ++j) {
-      end = std::max(end, found[j].begin + std::size_t{nodes_[found[j].node].depth});
+      end = std::max(end, found[j].begin + std::size_t{states_[found[j].state].depth});
     }
     if (j == i + 1) {
       picked.push_back(found[i]);
@@ -186,7 +186,7 @@ Result<std::vector<SpecialFinder::Hit>> SpecialFinder::find(std::string_view tex
   std::size_t at = 0;  // end of the last hit
   for (const Candidate& c : picked) {
     if (c.begin < at) continue;
-    const SpecialToken& token = tokens_[nodes_[c.node].token];
+    const SpecialToken& token = tokens_[states_[c.state].token];
     const char* left = begin + c.begin;
     const char* right = left + token.text.size();
     if (token.single_word && ((left > begin && is_word_at(previous(begin, left), end)) ||

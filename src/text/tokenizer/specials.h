@@ -29,19 +29,19 @@ class SpecialFinder {
   Result<std::vector<Hit>> find(std::string_view text) const;
 
  private:
-  struct Node {
+  struct State {
     std::uint32_t fail = 0;
-    std::uint32_t shorter = 0;  // nearest node on the fail chain that ends a token; 0: none
+    std::uint32_t shorter = 0;  // nearest state on the fail chain that ends a token; 0: none
     std::uint32_t token = ~std::uint32_t{0};
     std::uint32_t depth = 0;
   };
   struct Candidate {
     std::uint32_t begin = 0;
-    std::uint32_t node = 0;  // of the longest token that begins here
+    std::uint32_t state = 0;  // of the longest token that begins here
   };
 
-  std::uint32_t child(std::uint32_t node, unsigned char byte) const noexcept;
-  std::uint32_t step(std::uint32_t node, unsigned char byte) const noexcept;
+  std::uint32_t child(std::uint32_t state, unsigned char byte) const noexcept;
+  std::uint32_t step(std::uint32_t state, unsigned char byte) const noexcept;
   std::vector<Candidate> candidates(std::string_view text) const;
   std::vector<Candidate> pick_leftmost(const std::vector<Candidate>& found) const;
   Result<std::vector<Candidate>> pick_longest(std::vector<Candidate> found,
@@ -51,7 +51,7 @@ class SpecialFinder {
 
   std::vector<SpecialToken> tokens_;
   bool leftmost_ = false;
-  std::vector<Node> nodes_;
+  std::vector<State> states_;
   std::array<std::uint32_t, 256> root_{};
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
 };

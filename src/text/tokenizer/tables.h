@@ -43,22 +43,22 @@ class TextTable {
   Status build(const std::vector<std::string_view>& texts, const std::vector<std::uint32_t>& ids);
 
   std::uint32_t find(std::string_view text) const noexcept {
-    if (slots_.empty() || text.size() > longest_) return no_id;
+    if (cells_.empty() || text.size() > longest_) return no_id;
     const std::uint64_t hash = hash_bytes(text, seed_);
-    const std::size_t mask = slots_.size() - 1;
+    const std::size_t mask = cells_.size() - 1;
     for (std::size_t i = static_cast<std::size_t>(hash) & mask;; i = (i + 1) & mask) {
-      const Slot& slot = slots_[i];
-      if (slot.id == no_id) return no_id;
-      if (slot.tag == tag_of(hash) && slot.size == text.size() &&
-          std::memcmp(slot.text, text.data(), text.size()) == 0) {
-        return slot.id;
+      const Cell& cell = cells_[i];
+      if (cell.id == no_id) return no_id;
+      if (cell.tag == tag_of(hash) && cell.size == text.size() &&
+          std::memcmp(cell.text, text.data(), text.size()) == 0) {
+        return cell.id;
       }
     }
   }
   std::size_t longest() const noexcept { return longest_; }
 
  private:
-  struct Slot {
+  struct Cell {
     const char* text = nullptr;
     std::uint32_t size = 0;
     std::uint32_t tag = 0;
@@ -69,7 +69,7 @@ class TextTable {
   }
   bool insert(std::string_view text, std::uint32_t id);
 
-  std::vector<Slot> slots_;
+  std::vector<Cell> cells_;
   std::size_t longest_ = 0;
   std::uint64_t seed_ = 0;
 };
@@ -89,18 +89,18 @@ class MergeTable {
   Status build(const std::vector<Entry>& entries);
 
   Merge find(std::uint32_t left, std::uint32_t right) const noexcept {
-    if (slots_.empty()) return {};
+    if (cells_.empty()) return {};
     const std::uint64_t key = key_of(left, right);
-    const std::size_t mask = slots_.size() - 1;
+    const std::size_t mask = cells_.size() - 1;
     for (std::size_t i = static_cast<std::size_t>(mix(key ^ seed_) >> 16) & mask;;
          i = (i + 1) & mask) {
-      const Slot& slot = slots_[i];
-      if (slot.merge.rank == no_id || slot.key == key) return slot.merge;
+      const Cell& cell = cells_[i];
+      if (cell.merge.rank == no_id || cell.key == key) return cell.merge;
     }
   }
 
  private:
-  struct Slot {
+  struct Cell {
     std::uint64_t key = 0;
     Merge merge;
   };
@@ -109,7 +109,7 @@ class MergeTable {
   }
   bool insert(const Entry& entry);
 
-  std::vector<Slot> slots_;
+  std::vector<Cell> cells_;
   std::uint64_t seed_ = 0;
 };
 
