@@ -22,10 +22,10 @@ namespace onepass {
 namespace cuda {
 namespace {
 
-// Pinned memory between the host and the device: uploads return while their last slots are still
-// being copied, so they and readbacks have slots of their own.
-constexpr std::size_t slot_bytes = 4u << 20;
-constexpr std::size_t upload_slots = 4, readback_slots = 2;
+// Pinned memory between the host and the device: uploads return while their last pieces are still
+// being copied, so they and readbacks have pieces of their own.
+constexpr std::size_t piece_bytes = 4u << 20;
+constexpr std::size_t upload_pieces = 4, readback_pieces = 2;
 constexpr std::size_t step_granularity = 256;
 
 class CudaBackend final : public Backend, public FreeMemory {
@@ -99,23 +99,23 @@ class CudaBackend final : public Backend, public FreeMemory {
   std::unique_ptr<DeviceMemory> memory_;
 
   // A piece of pinned memory and the end of the last copy from or to it.
-  struct Slot {
+  struct Piece {
     std::byte* data = nullptr;
     CUevent copied = nullptr;
   };
   std::byte* pinned_ = nullptr;
   std::mutex upload_mutex_;  // guards the next two
-  std::array<Slot, upload_slots> uploads_;
+  std::array<Piece, upload_pieces> uploads_;
   std::size_t next_upload_ = 0;
   std::mutex readback_mutex_;  // guards the next one
-  std::array<Slot, readback_slots> readbacks_;
+  std::array<Piece, readback_pieces> readbacks_;
 
   std::mutex mutex_;  // guards the rest
   const std::uint32_t in_flight_max_;
   // One more than may be in flight: the end of the submission before the oldest is where the
   // device's clock is read from.
   SerialRing<Entry> ring_;
-  std::byte* step_ring_ = nullptr;  // pinned, one slot per entry
+  std::byte* step_ring_ = nullptr;  // pinned, one piece per entry
   std::size_t step_stride_ = 0;
   std::uint64_t submitted_ = 0, finished_ = 0;  // serials; the first is 1
   std::uint64_t clock_ns_ = 0;                  // end of submission finished_
@@ -185,15 +185,15 @@ Status CudaBackend::open(std::span<const KernelImage> images, std::uint32_t inde
     }
   }
   void* pinned = nullptr;
-  ONEPASS_TRY(check(d.cuMemHostAlloc(&pinned, (upload_slots + readback_slots) * slot_bytes,
+  ONEPASS_TRY(check(d.cuMemHostAlloc(&pinned, (upload_pieces + readback_pieces) * piece_bytes,
                                      CU_MEMHOSTALLOC_PORTABLE),
                     "cuMemHostAlloc", ErrorCode::out_of_memory));
   pinned_ = static_cast<std::byte*>(pinned);
   std::byte* data = pinned_;
-  for (const std::span<Slot> slots : {std::span<Slot>(uploads_), std::span<Slot>(readbacks_)}) {
-    for (Slot& slot : slots) {
-      slot.data = std::exchange(data, data + slot_bytes);
-      ONEPASS_TRY(check(d.cuEventCreate(&slot.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+  for (const std::span<Piece> pieces : {std::span<Piece>(uploads_), std::span<Piece>(readbacks_)}) {
+    for (Piece& piece : pieces) {
+      piece.data = std::exchange(data, data + piece_bytes);
+      ONEPASS_TRY(check(d.cuEventCreate(&piece.copied, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
                         ErrorCode::out_of_memory));
     }
   }
@@ -252,9 +252,10 @@ CudaBackend::~CudaBackend() {
         if (e.start) d.cuEventDestroy(e.start);
         if (e.end) d.cuEventDestroy(e.end);
       }
-      for (const std::span<Slot> slots : {std::span<Slot>(uploads_), std::span<Slot>(readbacks_)}) {
-        for (const Slot& slot : slots) {
-          if (slot.copied) d.cuEventDestroy(slot.copied);
+      for (const std::span<Piece> pieces :
+           {std::span<Piece>(uploads_), std::span<Piece>(readbacks_)}) {
+        for (const Piece& piece : pieces) {
+          if (piece.copied) d.cuEventDestroy(piece.copied);
         }
       }
       if (pinned_) d.cuMemFreeHost(pinned_);
@@ -329,22 +330,22 @@ Status CudaBackend::write(const Allocation& memory, std::uint64_t offset,
 Status CudaBackend::upload(CUdeviceptr to, std::span<const std::byte> bytes) {
   const std::lock_guard lock(upload_mutex_);
   const Status copied = copy_in(to, bytes);
-  // The slots are used again, also the one whose event is missing.
+  // The pieces are used again, also the one whose event is missing.
   if (!copied) driver().cuStreamSynchronize(context_.stream);
   return copied;
 }
 
 Status CudaBackend::copy_in(CUdeviceptr to, std::span<const std::byte> bytes) {
   const Driver& d = driver();
-  for (std::size_t at = 0; at < bytes.size(); at += slot_bytes) {
-    const Slot& slot = uploads_[next_upload_++ % upload_slots];
-    const std::size_t n = std::min(slot_bytes, bytes.size() - at);
-    ONEPASS_TRY(check(d.cuEventSynchronize(slot.copied), "cuEventSynchronize",
+  for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+    const Piece& piece = uploads_[next_upload_++ % upload_pieces];
+    const std::size_t n = std::min(piece_bytes, bytes.size() - at);
+    ONEPASS_TRY(check(d.cuEventSynchronize(piece.copied), "cuEventSynchronize",
                       ErrorCode::submission_failed));
-    std::memcpy(slot.data, bytes.data() + at, n);
-    ONEPASS_TRY(check(d.cuMemcpyHtoDAsync(to + at, slot.data, n, context_.stream),
+    std::memcpy(piece.data, bytes.data() + at, n);
+    ONEPASS_TRY(check(d.cuMemcpyHtoDAsync(to + at, piece.data, n, context_.stream),
                       "cuMemcpyHtoDAsync", ErrorCode::submission_failed));
-    ONEPASS_TRY(check(d.cuEventRecord(slot.copied, context_.stream), "cuEventRecord",
+    ONEPASS_TRY(check(d.cuEventRecord(piece.copied, context_.stream), "cuEventRecord",
                       ErrorCode::submission_failed));
   }
   return {};
@@ -365,28 +366,28 @@ Status CudaBackend::read(const Allocation& memory, std::uint64_t offset,
   return copied;
 }
 
-// The host takes one slot over while the next one is being filled.
+// The host takes one piece over while the next one is being filled.
 Status CudaBackend::copy_out(CUdeviceptr from, std::span<std::byte> bytes) {
   const Driver& d = driver();
-  const std::size_t chunks = (bytes.size() + slot_bytes - 1) / slot_bytes;
+  const std::size_t chunks = (bytes.size() + piece_bytes - 1) / piece_bytes;
   const auto length = [&](std::size_t i) {
-    return std::min(slot_bytes, bytes.size() - i * slot_bytes);
+    return std::min(piece_bytes, bytes.size() - i * piece_bytes);
   };
   for (std::size_t i = 0; i <= chunks; ++i) {
     if (i < chunks) {
-      const Slot& slot = readbacks_[i % readback_slots];
+      const Piece& piece = readbacks_[i % readback_pieces];
       ONEPASS_TRY(
-          check(d.cuMemcpyDtoHAsync(slot.data, from + i * slot_bytes, length(i), context_.stream),
+          check(d.cuMemcpyDtoHAsync(piece.data, from + i * piece_bytes, length(i), context_.stream),
                 "cuMemcpyDtoHAsync", ErrorCode::submission_failed));
-      ONEPASS_TRY(check(d.cuEventRecord(slot.copied, context_.stream), "cuEventRecord",
+      ONEPASS_TRY(check(d.cuEventRecord(piece.copied, context_.stream), "cuEventRecord",
                         ErrorCode::submission_failed));
     }
     if (i > 0) {
       const std::size_t last = i - 1;
-      const Slot& slot = readbacks_[last % readback_slots];
-      ONEPASS_TRY(check(d.cuEventSynchronize(slot.copied), "cuEventSynchronize",
+      const Piece& piece = readbacks_[last % readback_pieces];
+      ONEPASS_TRY(check(d.cuEventSynchronize(piece.copied), "cuEventSynchronize",
                         ErrorCode::submission_failed));
-      std::memcpy(bytes.data() + last * slot_bytes, slot.data, length(last));
+      std::memcpy(bytes.data() + last * piece_bytes, piece.data, length(last));
     }
   }
   return {};
@@ -402,7 +403,7 @@ Result<std::byte*> CudaBackend::map(const Allocation& memory) {
   return memory.host;
 }
 
-// Makes the slots of the step ring large enough. Waits for what still reads the old ones.
+// Makes the pieces of the step ring large enough. Waits for what still reads the old ones.
 Status CudaBackend::reserve_step(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes <= step_stride_) return {};
@@ -464,10 +465,10 @@ CUresult CudaBackend::launch_locked(GraphPass& pass, std::uint64_t serial,
   const std::size_t n = static_cast<std::size_t>(
       std::min<std::uint64_t>({step_bytes.size(), pass.step_bytes(), step_stride_}));
   if (r == CUDA_SUCCESS && n > 0) {
-    std::byte* slot = step_ring_ + ring_.place(serial) * step_stride_;
-    std::memcpy(slot, step_bytes.data(), n);
+    std::byte* piece = step_ring_ + ring_.place(serial) * step_stride_;
+    std::memcpy(piece, step_bytes.data(), n);
     call = "cuMemcpyHtoDAsync";
-    r = d.cuMemcpyHtoDAsync(pass.step(), slot, n, context_.stream);
+    r = d.cuMemcpyHtoDAsync(pass.step(), piece, n, context_.stream);
   }
   return r == CUDA_SUCCESS ? pass.launch(call) : r;
 }
@@ -485,7 +486,7 @@ Status CudaBackend::submit(Recorded& recorded, std::span<const std::byte> step_b
   const std::uint64_t serial = submitted_ + 1;
   const char* call = "";
   if (const CUresult r = launch_locked(pass, serial, step_bytes, call); r != CUDA_SUCCESS) {
-    // The slot of the step ring is used again by the next submission.
+    // The piece of the step ring is used again by the next submission.
     sync_lanes();
     return check(r, call, ErrorCode::submission_failed);
   }
