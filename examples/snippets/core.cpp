@@ -87,7 +87,7 @@ Status pool(const Device& device) {
   onepass::BufferPool pool(device);
   ONEPASS_ASSIGN(onepass::Buffer tmp, pool.take(5000));  // 5000 bytes of a 5120-byte class
   tmp.reset();                                           // or keep it over pool.reset()
-  pool.reset();                                          // what nobody holds is free again
+  pool.reset();                                          // takes back what only the pool owns
   // [pool.h]
   return check(pool.free_count() == 1 && pool.free_bytes() == 5120 && pool.in_use_count() == 0);
 }

@@ -159,8 +159,8 @@ class Device {
   Result<Buffer> import_host(std::span<std::byte> memory) const;
 
   // Host access honours the view's offset and length and waits for the last submission. Nothing
-  // runs while write and read copy; what is done with mapped memory is the caller's to order. What
-  // one submission made is read through it, while others run: Submission::read.
+  // runs while write and read copy; accesses through mapped memory are for the caller to order. To
+  // read what one submission wrote while later ones run, use Submission::read.
   Status write(const View& view, std::span<const std::byte> bytes) const;
   Status read(const View& view, std::span<std::byte> bytes) const;
   Result<std::span<std::byte>> map(const View& view) const;

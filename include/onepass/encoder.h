@@ -52,8 +52,8 @@ class Submission {
   Result<std::uint64_t> gpu_time_ns() const;
   Result<GpuSpan> gpu_span() const;
   std::string label() const;
-  // What the driver tells its end with (CUDA: CUevent). Null on the CPU, and once other submissions
-  // may have taken it.
+  // The driver's object that signals its end (CUDA: CUevent). Null on the CPU, and once a later
+  // submission may have reused it.
   void* native_handle() const noexcept;
 
  private:

@@ -16,8 +16,8 @@
 // fields to 0. 0 means the default everywhere. A null pointer to options means all defaults. A
 // struct longer than the library knows is refused unless its unknown part is 0.
 //
-// Handles: each _close ends one and takes null. What stands on a handle keeps what it needs alive,
-// so they may be closed in any order, save that running a plan whose buffer was closed is
+// Handles: each _close ends one and takes null. An object keeps alive what it was made from, so
+// they may be closed in any order, save that running a plan whose buffer was closed is
 // ONEPASS_STALE. Devices, buffers, plans and models may be shared between threads; recorders and
 // sequences are for one thread at a time.
 #ifndef ONEPASS_ONEPASS_H
@@ -312,7 +312,7 @@ ONEPASS_API onepass_result onepass_detokenize(const onepass_model* model, const 
                                               size_t n_ids, uint32_t flags, char* text,
                                               size_t capacity, size_t* n);
 
-// A text in the making: its tokens and what was computed for them.
+// One text: its tokens so far and what was computed for them.
 typedef struct onepass_sequence_options {
   size_t size;
   uint32_t context;  // tokens; 0 = as trained
@@ -322,7 +322,7 @@ typedef struct onepass_sequence_options {
 ONEPASS_API onepass_result onepass_sequence_create(const onepass_model* model,
                                                    const onepass_sequence_options* options,
                                                    onepass_sequence** sequence);
-// Puts tokens behind the others.
+// Appends tokens.
 ONEPASS_API onepass_result onepass_sequence_append(onepass_sequence* sequence, const uint32_t* ids,
                                                    size_t n_ids);
 // Scores of every token [vocab] to follow the last position that was computed; `n` must be vocab.

@@ -3,7 +3,7 @@
 //   onepass::BufferPool pool(device);
 //   ONEPASS_ASSIGN(onepass::Buffer tmp, pool.take(5000));  // 5000 bytes of a 5120-byte class
 //   tmp.reset();                                           // or keep it over pool.reset()
-//   pool.reset();                                          // what nobody holds is free again
+//   pool.reset();                                          // takes back what only the pool owns
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ class GraphSession {
   Tensor scratch(Format format, Shape shape);
   // Promises that nobody reads this range after the pass, so that it need not be written.
   void discard(const View& view);
-  // A label of this lifetime: as long as the executor.
+  // A copy of the label that lives as long as the executor.
   const char* intern(std::string_view label);
   // Labels the following dispatches (empty: none).
   void set_label(std::string_view label);

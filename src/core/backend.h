@@ -158,15 +158,15 @@ class Backend {
   // submissions. Allocates nothing. An error means that nothing will run and done stays false.
   virtual Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
                         Completion& completion) = 0;
-  // Returns when the completion is done. The calling thread may be put to work.
+  // Returns when the completion is done. May run tiles on the calling thread.
   virtual void wait(Completion& completion) = 0;
   // Makes progress where that needs a call; true when done.
   virtual bool poll(Completion& completion) = 0;
   // Spans of the launches in the last submission of a timed recording; after it is done.
   virtual Status timestamps(Recorded& recorded, std::span<TimeSpan> out) = 0;
   virtual void* native_handle(const Allocation* memory) noexcept = 0;  // null: the device's own
-  // The driver's queue of submissions, and what it has to tell the end of one; null where there is
-  // no such thing, or not any more.
+  // The driver's queue of submissions, and its object that signals the end of one (CUDA: CUstream,
+  // CUevent). Null where the driver has none or may have reused it.
   virtual void* native_stream() noexcept { return nullptr; }
   virtual void* native_submission(const Completion&) noexcept { return nullptr; }
   // What each worker did in the last submission of a timed recording; after it is done. Nothing

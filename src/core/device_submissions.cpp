@@ -1,4 +1,5 @@
-// The queue of submissions: in order, bounded, retired when somebody looks.
+// The queue of submissions: in order and bounded. There is no thread of its own: calls that submit,
+// wait or ask retire what has completed.
 #include <algorithm>
 #include <cstring>
 

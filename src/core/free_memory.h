@@ -1,4 +1,4 @@
-// How much of a device's memory nobody holds, where its driver can tell.
+// How much of a device's memory is free, where its driver can tell.
 #pragma once
 
 #include <cstdint>

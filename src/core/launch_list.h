@@ -1,4 +1,4 @@
-// What a kernel row makes of one dispatch that a single launch of it cannot do.
+// The launches that one dispatch becomes where a single one cannot do it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ inline constexpr std::uint32_t between_launches = ~std::uint32_t{0};
 
 class LaunchList {
  public:
-  // One launch more: a part of the dispatch, or another op on its behalf. Views and params say all
-  // of it; the row that fits it gives the launch. Order follows from the bytes, as everywhere.
+  // Adds a launch, described as a dispatch: a part of the one being lowered, or another op that
+  // does some of its work. Its own kernel row gives the launch, its bytes give the order.
   void add(const Dispatch& part) { parts_.push_back(part); }
   // Memory for launches of this dispatch alone.
   View scratch(std::uint64_t bytes) {

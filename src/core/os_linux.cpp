@@ -21,8 +21,8 @@ constexpr std::uint64_t huge_page_bytes = 2 * 1024 * 1024;
 std::uint64_t round_up(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
 
 // Address space that allocations are cut from one after the other, so that those of one model share
-// huge pages: what lies in small pages is read up to a tenth slower. A cut is never made twice, so
-// its bytes are zero at first, and it is unmapped alone.
+// huge pages: what lies in small pages is read up to a tenth slower. No address is handed out
+// twice, so the bytes are zero at first, and each allocation is unmapped on its own.
 class Range {
  public:
   // Null when there is no memory, or no address space for a range.

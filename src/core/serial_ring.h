@@ -1,4 +1,4 @@
-// What belongs to the last few submissions, by serial number.
+// Entries for the last few submissions, by serial number.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace onepass {
 
-// Serial s has entry s % size: whoever uses it keeps at most size() serials alive.
+// Serial s has entry s % size(), so at most size() consecutive serials are alive at a time.
 template <class T>
 class SerialRing {
  public:

@@ -1,4 +1,4 @@
-// Bytes that are written before they are read, again and again.
+// Temporary memory that is kept from one use to the next.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace onepass {
 // Grows, never shrinks, and sets nothing to zero. std::bad_alloc where there is no memory.
 class Workspace {
  public:
-  // n bytes of any value. What an earlier call gave is the same memory, or gone.
+  // n bytes of unspecified contents. Ends the validity of what earlier calls returned.
   std::span<std::byte> take(std::size_t n) {
     if (n > size_) {
       size_ = 0;

@@ -18,7 +18,7 @@
 namespace onepass::io {
 
 struct GgufFileOptions {
-  // Map instead of read. Only for files that nobody cuts short meanwhile (os::File::map).
+  // Map instead of read. Only for files that are not cut short meanwhile (os::File::map).
   bool map = false;
 };
 

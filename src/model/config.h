@@ -1,4 +1,4 @@
-// The numbers of a model, read and checked: whoever divides by one of them may rely on it.
+// The numbers of a model, read and checked: none that is divided by is 0.
 //
 //   ONEPASS_ASSIGN(ModelConfig c, read_config(file.metadata()));
 //   c.n_layers * 2 * c.n_kv_heads * c.head_dim;                   // cache elements per token

@@ -206,7 +206,7 @@ class Converter {
     parts_.push_back(std::move(p));
   }
 
-  // Nothing of the folder is lost without a word.
+  // A tensor that the new file has no place for is an error.
   Status check_all_used() const {
     const io::SafetensorsFile& file = source_.file();
     for (std::size_t i = 0; i < file.n_shards(); ++i) {

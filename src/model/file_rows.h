@@ -35,7 +35,7 @@ struct RowStream {
 // The rows as `type`, piece by piece.
 Status convert_rows(const RowStream& from, DType type,
                     const std::function<Status(std::span<const std::byte>)>& write);
-// The same for whoever stores the values in another way.
+// The same for callers that store the values themselves.
 Status for_each_rows(const RowStream& from,
                      const std::function<Status(std::uint64_t first, std::span<float>)>& body);
 

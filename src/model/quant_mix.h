@@ -44,8 +44,8 @@ MixModel mix_model(const io::GgufFile& file);
 
 // Matrices of weights; norms, biases, routers and the like keep their type.
 bool is_quantized_part(std::string_view name, std::uint32_t n_dims) noexcept;
-// Of such a tensor with rows of `cols` values; a format whose blocks do not fit gives way to one
-// that does.
+// Of such a tensor with rows of `cols` values; a format whose blocks do not fit is replaced by
+// one whose blocks do.
 DType mix_type(const QuantMix& mix, const MixModel& model, std::string_view name,
                std::uint64_t cols) noexcept;
 

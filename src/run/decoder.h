@@ -58,7 +58,7 @@ class Decoder {
   std::uint32_t length() const noexcept { return length_; }  // tokens in the cache
   std::uint32_t context() const noexcept { return context_; }
 
-  // Puts tokens behind the others. Cancelled between chunks, when the flag is set. `progress` is
+  // Appends tokens. Cancelled between chunks, when the flag is set. `progress` is
   // told how many tokens were computed so far.
   using Progress = std::function<void(std::size_t done)>;
   Status append(std::span<const std::uint32_t> tokens, const std::atomic<bool>* cancel = nullptr,

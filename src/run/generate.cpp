@@ -58,7 +58,7 @@ Result<std::vector<std::uint32_t>> encode_prompt(const Tokenizer& tokenizer,
 
 Status Generator::take_back(std::uint32_t n, std::uint32_t last) {
   if (n == 0) return {};
-  // Once more, for its logits.
+  // `last` is computed again: its logits were overwritten by those of the tokens behind it.
   ONEPASS_TRY(decoder_.truncate(decoder_.length() - n - 1));
   Status again = decoder_.append({&last, 1});
   if (!again) pending_ = last;

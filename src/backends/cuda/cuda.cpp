@@ -64,7 +64,7 @@ class CudaBackend final : public Backend, public FreeMemory {
   std::uint64_t free_bytes() noexcept override;
 
  private:
-  // One submission between submit() and the moment somebody saw its end.
+  // A submission whose end was not seen yet.
   struct Entry {
     CUevent start = nullptr, end = nullptr;
     GraphPass* pass = nullptr;
@@ -326,11 +326,11 @@ Status CudaBackend::write(const Allocation& memory, std::uint64_t offset,
   return upload(memory.handle + offset, bytes);
 }
 
-// Later work on the stream sees the bytes; nobody waits for them here.
+// Returns before the copies are done; later work on the stream sees the bytes.
 Status CudaBackend::upload(CUdeviceptr to, std::span<const std::byte> bytes) {
   const std::lock_guard lock(upload_mutex_);
   const Status copied = copy_in(to, bytes);
-  // The pieces are used again, also the one whose event is missing.
+  // The event of the last piece may be missing, and the next upload would overwrite that piece.
   if (!copied) driver().cuStreamSynchronize(context_.stream);
   return copied;
 }
@@ -455,7 +455,7 @@ Result<std::unique_ptr<Recorded>> CudaBackend::record(const Recording& recording
   }
 }
 
-// Everything of a submission that happens before its work can be said to run.
+// The calls of a submission that must all succeed before its work counts as running.
 CUresult CudaBackend::launch_locked(GraphPass& pass, std::uint64_t serial,
                                     std::span<const std::byte> step_bytes,
                                     const char*& call) noexcept {

@@ -86,7 +86,7 @@ ErrorCode error_code(CUresult result, ErrorCode otherwise) noexcept;
 Status check(const Driver& driver, CUresult result, const char* call, ErrorCode otherwise,
              const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-// A stream beside the main one, and the end of what was last given to it.
+// A stream beside the main one, and the event at the end of its last work.
 struct Lane {
   CUstream stream = nullptr;
   CUevent done = nullptr;

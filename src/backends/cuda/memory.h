@@ -22,9 +22,9 @@ struct MemoryStatistics {
   std::uint64_t driver_calls = 0;    // cuMemAlloc and cuMemFree
 };
 
-// Whoever frees a block promises that work which uses it is complete, or that work which uses the
-// memory next is behind it on the same stream. Thread-safe. The context must be current in every
-// call and in the destructor.
+// A block may be freed when the work that uses it is complete, or when all later users of the
+// memory come behind that work on the same stream. Thread-safe. The context must be current in
+// every call and in the destructor.
 class DeviceMemory {
  public:
   // exact: every block is an allocation of the driver's, for tools that check accesses.

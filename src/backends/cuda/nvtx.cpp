@@ -8,7 +8,7 @@
 namespace onepass::cuda {
 namespace {
 
-// Null where nobody listens.
+// Null without a profiler.
 nvtxDomainHandle_t domain() noexcept {
   static const nvtxDomainHandle_t handle = nvtxDomainCreateA("onepass");
   return handle;

@@ -11,8 +11,8 @@ struct EmbedParams {
   op_u32 dim;
   op_u32 tokens_are_u32;  // else a StepState
   float scale;
-  // The rows of the table that are bound, 0: all. Tokens of others are left alone, and those beyond
-  // the vocabulary are the part's with row 0.
+  // The rows of the table that are bound; bound_rows 0: all. Outputs of tokens in other rows are
+  // not written; those of tokens beyond the vocabulary are zeroed by the part that has row 0.
   op_u32 first_row, bound_rows;
 };
 

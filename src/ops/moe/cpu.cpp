@@ -9,7 +9,7 @@
 namespace onepass::ops {
 namespace {
 
-// Below this the sum of the chosen scores is not divided by.
+// The chosen scores are divided by their sum, but by no less than this.
 constexpr float smallest_sum = 6.103515625e-5f;
 
 void softmax(const float* x, std::uint32_t n, float* out) noexcept {

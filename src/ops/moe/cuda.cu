@@ -29,6 +29,9 @@ __device__ inline float sum_experts(std::uint32_t n, const F& f) {
   return __shfl_sync(0xffffffffu, sum, 0);
 }
 
+// By one warp: scores of all experts, ranks (scores plus bias), and `used` rounds, each of which
+// takes the expert of the largest rank that is left. Expert e belongs to lane e % 32. score and
+// rank are the warp's own shared memory.
 __device__ void gate_token(const CudaArgs& args, const MoeGateParams& p, std::uint64_t token,
                            float* score, float* rank) {
   const std::uint32_t lane = threadIdx.x % 32;

@@ -5,10 +5,13 @@
 
 namespace onepass::ops::OP_ISA {
 
+// Sixteen numbers, each an unevaluated sum hi + lo of about 45 bits (OpPair of scalar.h): at
+// position 100,000 an angle in plain f32 would be off by a tenth of a radian.
 struct Pairs16 {
   Simd::F hi, lo;
 };
 
+// a + b without error.
 OP_INLINE Pairs16 two_sum(Simd::F a, Simd::F b) {
   using S = Simd;
   const S::F hi = S::add(a, b);
@@ -16,6 +19,7 @@ OP_INLINE Pairs16 two_sum(Simd::F a, Simd::F b) {
   return {hi, S::add(S::sub(a, S::sub(hi, t)), S::sub(b, t))};
 }
 
+// a * b without error: both factors are cut in halves of 12 bits, whose products are exact.
 OP_INLINE Pairs16 two_product(Simd::F a, Simd::F b) {
   using S = Simd;
   const S::F split = S::set1(4097.0f);
@@ -58,6 +62,7 @@ OP_INLINE Pairs16 pair_powers(float ratio_hi, float ratio_lo, std::uint32_t i0) 
   return y;
 }
 
+// What YaRN multiplies the frequencies of 16 pairs from i0 by (op_yarn_scale of scalar.h).
 OP_INLINE Pairs16 yarn_scales(const RopeAngles& p, std::uint32_t i0) {
   using S = Simd;
   const S::F one = S::set1(1.0f), zero = S::zero();
@@ -75,6 +80,7 @@ OP_INLINE Pairs16 yarn_scales(const RopeAngles& p, std::uint32_t i0) {
   return two_sum(sum.hi, S::add(sum.lo, S::add(scaled.lo, r.lo)));
 }
 
+// x less its integer part; 0 from 2^23 on, where f32 has no fractions.
 OP_INLINE Simd::F fraction(Simd::F x) {
   using S = Simd;
   const S::F t = S::select(S::lt(S::abs(x), S::set1(8388608.0f)), x, S::zero());
@@ -110,8 +116,11 @@ OP_NOINLINE inline void rope_frequencies(const RopeAngles& p, const float* facto
   }
 }
 
+// Cosine (hi) and sine (lo) of |turns| <= 0.5: the nearest quarter turn q, the series of cosine and
+// sine in the rest y (radians, |y| <= pi / 4), and by q which of the two is which, and its sign.
 OP_INLINE Pairs16 cos_sin(Simd::F turns) {
   using S = Simd;
+  // Adding 1.5 * 2^23 rounds to an integer.
   const S::F magic = S::set1(12582912.0f);
   const S::F q = S::sub(S::add(S::mul(turns, S::set1(4.0f)), magic), magic);
   const S::F y = S::mul(S::sub(turns, S::mul(q, S::set1(0.25f))), S::set1(6.28318531f));
@@ -134,6 +143,8 @@ OP_INLINE Pairs16 cos_sin(Simd::F turns) {
   return {cosine, sine};
 }
 
+// The turns at a position are frequency * position; only their fraction matters, brought to
+// [-0.5, 0.5]. The position is two numbers of 16 bits, because f32 does not hold all of 32.
 OP_NOINLINE inline void rope_row(const RopeAngles& p, const RopeFrequencies& t, std::uint32_t n,
                                  std::uint32_t position, RopeRow& row) {
   using S = Simd;

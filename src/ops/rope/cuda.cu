@@ -104,6 +104,9 @@ struct Head {
   }
 };
 
+// Heads of all rows are numbered row by row, those of q before those of k and v, and dealt out to
+// the warps of the grid. Queries go to q_out, keys and values to their place in the cache. A key
+// for a q8_0 cache is put together in shared memory first: its blocks need all their elements.
 template <int Pairs>
 __device__ inline void store_heads(const CudaArgs& args, const RopeStoreParams& p,
                                    float (*buffers)[max_dim]) {

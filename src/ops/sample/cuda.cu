@@ -12,12 +12,14 @@ namespace {
 
 using Key = unsigned long long;
 
-// Larger for larger numbers; 0 for what is not a number.
+// An unsigned number that is larger for larger x: a float's bits, with the sign bit flipped where
+// it is positive and all bits flipped where it is negative. 0 for what is not a number.
 __device__ inline std::uint32_t order_of(float x) {
   const std::uint32_t bits = __float_as_uint(x + 0.0f);
   const std::uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return x == x ? order : 0u;
 }
+// The order above, the id below, inverted: of equal numbers the lowest id has the largest key.
 __device__ inline Key key_of(float x, std::uint32_t id) { return Key{order_of(x)} << 32 | ~id; }
 __device__ inline std::uint32_t id_of(Key key) { return ~static_cast<std::uint32_t>(key); }
 __device__ inline float value_of(Key key) {
@@ -98,7 +100,8 @@ __device__ void largest_of_rows(const CudaArgs& args, std::uint32_t rows, std::u
   }
 }
 
-// Sorts n keys, a power of two, in shared memory, largest first.
+// Sorts n keys, a power of two, in shared memory, largest first: a bitonic sort. Runs of `size`
+// keys become sorted, falling and rising in turn; each step compares keys that are `stride` apart.
 __device__ inline void sort_shared(Key* keys, std::uint32_t n) {
   for (std::uint32_t size = 2; size <= n; size *= 2) {
     for (std::uint32_t stride = size / 2; stride > 0; stride /= 2) {
@@ -137,7 +140,10 @@ __device__ inline void find_bin(SelectMemory& m) {
   __syncthreads();
 }
 
-// Sorted keys of the k <= select_shared largest of a row, in m.keys.
+// Sorted keys of the k <= select_shared largest of a row, in m.keys. Finds the k-th largest key
+// byte by byte from the top: a histogram of the next byte of all keys that share the bytes found so
+// far tells which value the k-th largest has there. Then the keys from it on are collected and
+// sorted.
 __device__ void select_few(SelectMemory& m, const float* x, std::uint32_t cols, std::uint32_t k,
                            float divisor) {
   Key floor = 0;  // the k-th largest key, or less where that selects the same
@@ -172,8 +178,11 @@ __device__ void select_few(SelectMemory& m, const float* x, std::uint32_t cols, 
   sort_shared(m.keys, room);
 }
 
-// Sorts a row by four passes over the digits of its values, largest first, equal ones by id.
-// keys and other have room for cols each; the result is in keys.
+// Sorts a row by four passes over the digits of its values, largest first, equal ones by id: a
+// radix sort that keeps the order of equal digits. Per pass, counts[d] is where the next key with
+// digit d goes; tile by tile of the block's size, a key's place is that, plus the keys with its
+// digit in the warps before (warp_counts) and in the lanes before (rank). keys and other have room
+// for cols each; after four swaps the result is in keys.
 __device__ void sort_row(SelectMemory& m, const float* x, std::uint32_t cols, float divisor,
                          Key* keys, Key* other) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -269,7 +278,9 @@ __device__ void each_weight(SelectMemory& m, const Sorted& s, std::uint32_t coun
   }
 }
 
-// As draw of cpu.cpp; the result is thread 0's.
+// As draw of cpu.cpp; the result is thread 0's. Weights are added in sorted order by one thread, so
+// that the token is the CPU's: once for the sum, once each to find where top_p and min_p cut, once
+// for the sum of what is left, and once to walk to the drawn token.
 __device__ std::uint32_t draw(SelectMemory& m, const Sorted& s, float top_p, float min_p, float u) {
   __shared__ std::uint32_t shared_kept;
   const float largest = value_of(s.keys[0]);

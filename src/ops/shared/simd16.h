@@ -38,7 +38,7 @@
 #define ONEPASS_HAS_X86 1
 #define ONEPASS_HAS_NEON 0
 #if defined(__GNUC__) && !defined(__clang__)
-// g++ 12 takes the undefined registers of these headers for variables somebody forgot to set.
+// g++ 12 takes the undefined registers of these headers for uninitialised variables.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -318,7 +318,7 @@ Result<int> run_generate(GenerateArgs& args) {
   bar.erase();
   if (args.as_text()) ONEPASS_TRY(put("\n"));
 
-  // Nobody sees the figures of a quiet text, and they take time.
+  // Figures that are not printed are not measured.
   const bool tells = !quiet() || !args.as_text();
   const Figures figures = tells ? measure(generator, report, load_s) : Figures{};
   if (!args.as_text()) ONEPASS_TRY(put(to_json(args, generator, report, figures, text, logs)));

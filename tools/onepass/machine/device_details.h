@@ -11,7 +11,7 @@ namespace onepass::tool {
 // The kernels that the CPU backend takes: "avx2 (AVX2, FMA, F16C)".
 std::string cpu_path(const DeviceInfo& info);
 
-// Bytes that nobody holds: of the host, or of a card as its driver tells. 0: unknown.
+// Free memory in bytes: the host's, or a card's by its driver. 0: unknown.
 std::uint64_t free_bytes(const Device& device);
 
 }  // namespace onepass::tool
