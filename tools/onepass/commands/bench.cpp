@@ -12,7 +12,7 @@
 #include "common.h"
 #include "common/terminal.h"
 #include "core/os.h"
-#include "machine/memory_bandwidth.h"
+#include "machine/bandwidth.h"
 #include "run/decoder.h"
 
 namespace onepass::tool {

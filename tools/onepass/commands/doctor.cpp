@@ -6,9 +6,9 @@
 #include "common.h"
 #include "common/json_writer.h"
 #include "core/os.h"
+#include "machine/bandwidth.h"
 #include "machine/device_details.h"
 #include "machine/machine.h"
-#include "machine/memory_bandwidth.h"
 #include "options/environment.h"
 
 namespace onepass::tool {

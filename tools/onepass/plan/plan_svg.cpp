@@ -4,6 +4,7 @@
 #include "common/json_writer.h"
 #include "common/print_to.h"
 #include "plan_file.h"
+#include "text/template/text.h"
 
 namespace onepass::tool {
 namespace {
@@ -12,26 +13,11 @@ constexpr int box_width = 236, box_height = 38, gap = 24, level_height = 66, mar
 constexpr int head = 78, number_width = 44;
 constexpr int skip_step = 10, max_skips = 8;  // lanes at the right for edges over several levels
 
+// Control characters become spaces: XML has no way to write them.
 std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        // XML has no way to write control characters.
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' ? ' ' : c;
-    }
+  std::string out = llm::chat::html_escaped(valid_utf8(text));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n') c = ' ';
   }
   return out;
 }

@@ -4,25 +4,15 @@
 #include <bit>
 #include <map>
 
+#include "bench/subject.h"
 #include "common/terminal.h"
 #include "info/model_facts.h"
-#include "machine/memory_bandwidth.h"
+#include "machine/bandwidth.h"
 #include "onepass/ops.h"
 #include "run/decoder.h"
 
 namespace onepass::tool {
 namespace {
-
-// The same ids in every run.
-std::vector<std::uint32_t> prompt_of(std::size_t n, std::uint32_t vocab) {
-  std::vector<std::uint32_t> ids(n);
-  std::uint64_t state = 1;
-  for (std::uint32_t& id : ids) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    id = static_cast<std::uint32_t>((state >> 33) % vocab);
-  }
-  return ids;
-}
 
 Status run_passes(llm::Decoder& decoder, std::span<const std::uint32_t> prompt,
                   std::uint32_t tokens) {
@@ -249,7 +239,7 @@ Result<ModelProfile> run_profile(const llm::TextModel& opened, const std::string
   const Device& device = opened.model->device();
   const DeviceInfo& info = device.info();
   const std::vector<std::uint32_t> prompt =
-      prompt_of(std::size_t{options.prefill} + 1, opened.model->config().vocab);
+      random_tokens(std::size_t{options.prefill} + 1, opened.model->config().vocab);
   const std::uint64_t needed = prompt.size() + options.tokens;
   if (needed > llm::max_context || (options.context != 0 && options.context < needed)) {
     return fail(ErrorCode::limit,
