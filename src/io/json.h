@@ -86,7 +86,7 @@ class JsonReader {
   std::forward_list<std::string> decoded_;
 };
 
-struct JsonNode;  // of the tree behind Json
+struct JsonEntry;  // of the tree behind Json
 
 // A value of a document, or a key that is not there: then it remembers where one looked, so that
 // what is asked of it says which key is missing. Valid as long as its document.
@@ -131,15 +131,16 @@ class Json {
 
  private:
   friend class JsonDocument;
-  Json(const JsonNode* nodes, std::uint32_t index) : nodes_(nodes), index_(index), present_(true) {}
-  const JsonNode& node() const noexcept;
+  Json(const JsonEntry* entries, std::uint32_t index)
+      : entries_(entries), index_(index), present_(true) {}
+  const JsonEntry& entry() const noexcept;
   tl::unexpected<Error> wrong_kind(const char* expected, const char* file = __builtin_FILE(),
                                    int line = __builtin_LINE()) const;
 
-  const JsonNode* nodes_ = nullptr;
+  const JsonEntry* entries_ = nullptr;
   std::uint32_t index_ = 0;  // where it is missing: what it was looked for in
   bool present_ = false;
-  std::string missing_;  // path below nodes_[index_]
+  std::string missing_;  // path below entries_[index_]
 };
 
 struct JsonMember;
@@ -149,24 +150,24 @@ class Json::Items {
  public:
   class Iterator {
    public:
-    Json operator*() const { return Json(nodes_, index_); }
+    Json operator*() const { return Json(entries_, index_); }
     Iterator& operator++() noexcept;
     bool operator!=(const Iterator& other) const noexcept { return index_ != other.index_; }
 
    private:
     friend class Items;
-    Iterator(const JsonNode* nodes, std::uint32_t index) : nodes_(nodes), index_(index) {}
-    const JsonNode* nodes_;
+    Iterator(const JsonEntry* entries, std::uint32_t index) : entries_(entries), index_(index) {}
+    const JsonEntry* entries_;
     std::uint32_t index_;
   };
-  Iterator begin() const noexcept { return {nodes_, begin_}; }
-  Iterator end() const noexcept { return {nodes_, end_}; }
+  Iterator begin() const noexcept { return {entries_, begin_}; }
+  Iterator end() const noexcept { return {entries_, end_}; }
 
  private:
   friend class Json;
-  Items(const JsonNode* nodes, std::uint32_t begin, std::uint32_t end)
-      : nodes_(nodes), begin_(begin), end_(end) {}
-  const JsonNode* nodes_;
+  Items(const JsonEntry* entries, std::uint32_t begin, std::uint32_t end)
+      : entries_(entries), begin_(begin), end_(end) {}
+  const JsonEntry* entries_;
   std::uint32_t begin_, end_;
 };
 
@@ -180,18 +181,18 @@ class Json::Members {
 
    private:
     friend class Members;
-    Iterator(const JsonNode* nodes, std::uint32_t key) : nodes_(nodes), key_(key) {}
-    const JsonNode* nodes_;
+    Iterator(const JsonEntry* entries, std::uint32_t key) : entries_(entries), key_(key) {}
+    const JsonEntry* entries_;
     std::uint32_t key_;
   };
-  Iterator begin() const noexcept { return {nodes_, begin_}; }
-  Iterator end() const noexcept { return {nodes_, end_}; }
+  Iterator begin() const noexcept { return {entries_, begin_}; }
+  Iterator end() const noexcept { return {entries_, end_}; }
 
  private:
   friend class Json;
-  Members(const JsonNode* nodes, std::uint32_t begin, std::uint32_t end)
-      : nodes_(nodes), begin_(begin), end_(end) {}
-  const JsonNode* nodes_;
+  Members(const JsonEntry* entries, std::uint32_t begin, std::uint32_t end)
+      : entries_(entries), begin_(begin), end_(end) {}
+  const JsonEntry* entries_;
   std::uint32_t begin_, end_;
 };
 
@@ -214,7 +215,7 @@ class JsonDocument {
   Json root() const;
 
  private:
-  std::vector<JsonNode> nodes_;
+  std::vector<JsonEntry> entries_;
   std::forward_list<std::string> decoded_;
 };
 

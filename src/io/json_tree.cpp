@@ -1,4 +1,5 @@
-// The tree: nodes in the order of the text. An object has a node per key, each before its value.
+// The tree: entries in the order of the text. An object has an entry per key, each before its
+// value.
 #include <algorithm>
 #include <span>
 
@@ -9,11 +10,11 @@
 
 namespace onepass::io {
 
-struct JsonNode {
+struct JsonEntry {
   const char* text = nullptr;  // of a string, key or number
   std::uint32_t size = 0;      // its bytes; else the number of items or members, or 1 for true
   std::uint32_t at = 0;        // offset in the file
-  std::uint32_t next = 0;      // the node behind this value
+  std::uint32_t next = 0;      // the entry behind this value
   JsonKind kind = JsonKind::null;
 
   std::string_view view() const noexcept { return {text, size}; }
@@ -26,22 +27,22 @@ std::string joined(std::string path, std::string_view key) {
   return path + clipped(key);
 }
 
-// The way from the root to a node; to the value that was being read where `to` is none.
-std::string path_to(std::span<const JsonNode> nodes, std::optional<std::uint32_t> to) {
+// The way from the root to an entry; to the value that was being read where `to` is none.
+std::string path_to(std::span<const JsonEntry> entries, std::optional<std::uint32_t> to) {
   std::string path;
   const auto is_passed = [&](std::uint32_t i) {
-    return i < nodes.size() && nodes[i].next != 0 && (!to || nodes[i].next <= *to);
+    return i < entries.size() && entries[i].next != 0 && (!to || entries[i].next <= *to);
   };
-  for (std::uint32_t at = 0; at < nodes.size() && at != to;) {
-    const std::uint32_t key = nodes[at].kind == JsonKind::object ? 1 : 0;
-    if (key == 0 && nodes[at].kind != JsonKind::array) break;
+  for (std::uint32_t at = 0; at < entries.size() && at != to;) {
+    const std::uint32_t key = entries[at].kind == JsonKind::object ? 1 : 0;
+    if (key == 0 && entries[at].kind != JsonKind::array) break;
     std::uint32_t n = 0, child = at + 1;
-    for (; is_passed(child + key); ++n) child = nodes[child + key].next;
-    if (child >= nodes.size()) break;
+    for (; is_passed(child + key); ++n) child = entries[child + key].next;
+    if (child >= entries.size()) break;
     if (key == 0) {
       path += "[" + std::to_string(n) + "]";
     } else {
-      path = joined(std::move(path), nodes[child].view());
+      path = joined(std::move(path), entries[child].view());
     }
     at = child + key;
   }
@@ -50,14 +51,15 @@ std::string path_to(std::span<const JsonNode> nodes, std::optional<std::uint32_t
 
 class TreeReader {
  public:
-  TreeReader(std::string_view text, std::vector<JsonNode>& nodes) : json_(text), nodes_(nodes) {}
+  TreeReader(std::string_view text, std::vector<JsonEntry>& entries)
+      : json_(text), entries_(entries) {}
 
   // Depth is bounded by the reader.
   Status read() {
     const auto at = static_cast<std::uint32_t>(json_.offset());
     const std::size_t index = add(JsonKind::null, at);
     ONEPASS_ASSIGN(const JsonKind kind, json_.kind(""));
-    nodes_[index].kind = kind;
+    entries_[index].kind = kind;
     switch (kind) {
       case JsonKind::object:
         ONEPASS_TRY(read_object(index));
@@ -77,14 +79,14 @@ class TreeReader {
       }
       case JsonKind::boolean: {
         ONEPASS_ASSIGN(const bool value, json_.boolean(""));
-        nodes_[index].size = value ? 1 : 0;
+        entries_[index].size = value ? 1 : 0;
         break;
       }
       case JsonKind::null:
         ONEPASS_TRY(json_.null(""));
         break;
     }
-    nodes_[index].next = static_cast<std::uint32_t>(nodes_.size());
+    entries_[index].next = static_cast<std::uint32_t>(entries_.size());
     return {};
   }
   Status end() { return json_.end(""); }
@@ -92,12 +94,12 @@ class TreeReader {
 
  private:
   std::size_t add(JsonKind kind, std::uint32_t at) {
-    nodes_.push_back({.at = at, .kind = kind});
-    return nodes_.size() - 1;
+    entries_.push_back({.at = at, .kind = kind});
+    return entries_.size() - 1;
   }
   void set_text(std::size_t index, std::string_view text) noexcept {
-    nodes_[index].text = text.data();
-    nodes_[index].size = static_cast<std::uint32_t>(text.size());
+    entries_[index].text = text.data();
+    entries_[index].size = static_cast<std::uint32_t>(text.size());
   }
 
   Status read_array(std::size_t index) {
@@ -106,7 +108,7 @@ class TreeReader {
       ONEPASS_ASSIGN(const bool more, json_.next_item(""));
       if (!more) return {};
       ONEPASS_TRY(read());
-      ++nodes_[index].size;
+      ++entries_[index].size;
     }
   }
 
@@ -118,8 +120,8 @@ class TreeReader {
       const std::size_t k = add(JsonKind::string, 0);
       set_text(k, *key);
       ONEPASS_TRY(read());
-      nodes_[k].next = static_cast<std::uint32_t>(k + 1);
-      ++nodes_[index].size;
+      entries_[k].next = static_cast<std::uint32_t>(k + 1);
+      ++entries_[index].size;
     }
     return check_keys(index);
   }
@@ -131,10 +133,10 @@ class TreeReader {
       std::uint32_t index;
     };
     std::vector<Key> keys;
-    keys.reserve(nodes_[index].size);
-    for (std::size_t k = index + 1; k < nodes_.size(); k = nodes_[k + 1].next) {
+    keys.reserve(entries_[index].size);
+    for (std::size_t k = index + 1; k < entries_.size(); k = entries_[k + 1].next) {
       std::uint64_t start = 0;
-      const std::string_view text = nodes_[k].view();
+      const std::string_view text = entries_[k].view();
       for (std::size_t i = 0; i < 8; ++i) {
         start = start << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0u);
       }
@@ -142,21 +144,21 @@ class TreeReader {
     }
     std::sort(keys.begin(), keys.end(), [this](const Key& a, const Key& b) {
       if (a.start != b.start) return a.start < b.start;
-      const int order = nodes_[a.index].view().compare(nodes_[b.index].view());
+      const int order = entries_[a.index].view().compare(entries_[b.index].view());
       return order != 0 ? order < 0 : a.index < b.index;
     });
     const auto twice =
         std::adjacent_find(keys.begin(), keys.end(), [this](const Key& a, const Key& b) {
-          return a.start == b.start && nodes_[a.index].view() == nodes_[b.index].view();
+          return a.start == b.start && entries_[a.index].view() == entries_[b.index].view();
         });
     if (twice == keys.end()) return {};
     const std::uint32_t second = (twice + 1)->index;
-    return fail_at(ErrorCode::parse, "the key is there twice", nodes_[second + 1].at,
-                   joined(path_to(nodes_, std::nullopt), nodes_[second].view()));
+    return fail_at(ErrorCode::parse, "the key is there twice", entries_[second + 1].at,
+                   joined(path_to(entries_, std::nullopt), entries_[second].view()));
   }
 
   JsonReader json_;
-  std::vector<JsonNode>& nodes_;
+  std::vector<JsonEntry>& entries_;
 };
 
 }  // namespace
@@ -175,12 +177,12 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text) {
                      Error::no_offset, "");
     }
     JsonDocument document;
-    TreeReader reader(text, document.nodes_);
+    TreeReader reader(text, document.entries_);
     Status read = reader.read();
     if (read) read = reader.end();
     if (!read) {
       Error e = std::move(read).error();
-      if (e.field.empty()) e.field = clipped(path_to(document.nodes_, std::nullopt));
+      if (e.field.empty()) e.field = clipped(path_to(document.entries_, std::nullopt));
       return e;
     }
     document.decoded_ = reader.take_decoded();
@@ -188,16 +190,16 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text) {
   });
 }
 
-Json JsonDocument::root() const { return nodes_.empty() ? Json() : Json(nodes_.data(), 0); }
+Json JsonDocument::root() const { return entries_.empty() ? Json() : Json(entries_.data(), 0); }
 
-const JsonNode& Json::node() const noexcept { return nodes_[index_]; }
+const JsonEntry& Json::entry() const noexcept { return entries_[index_]; }
 
-JsonKind Json::kind() const noexcept { return present_ ? node().kind : JsonKind::null; }
-std::uint64_t Json::at() const noexcept { return present_ ? node().at : Error::no_offset; }
+JsonKind Json::kind() const noexcept { return present_ ? entry().kind : JsonKind::null; }
+std::uint64_t Json::at() const noexcept { return present_ ? entry().at : Error::no_offset; }
 
 std::string Json::path() const {
   std::string path;
-  if (nodes_ != nullptr) path = path_to({nodes_, nodes_[0].next}, index_);
+  if (entries_ != nullptr) path = path_to({entries_, entries_[0].next}, index_);
   return present_ ? path : joined(std::move(path), missing_);
 }
 
@@ -207,7 +209,7 @@ tl::unexpected<Error> Json::error(ErrorCode code, std::string message, const cha
 }
 
 tl::unexpected<Error> Json::wrong_kind(const char* expected, const char* file, int line) const {
-  const std::string got = present_ ? name(node().kind) : "nothing";
+  const std::string got = present_ ? name(entry().kind) : "nothing";
   return error(ErrorCode::parse, "is " + got + ", expected " + expected, file, line);
 }
 
@@ -224,31 +226,31 @@ Json Json::operator[](std::string_view key) const {
 
 Json::Items Json::items() const noexcept {
   const bool array = is(JsonKind::array);
-  return {nodes_, array ? index_ + 1 : 0, array ? node().next : 0};
+  return {entries_, array ? index_ + 1 : 0, array ? entry().next : 0};
 }
 Json::Members Json::members() const noexcept {
   const bool object = is(JsonKind::object);
-  return {nodes_, object ? index_ + 1 : 0, object ? node().next : 0};
+  return {entries_, object ? index_ + 1 : 0, object ? entry().next : 0};
 }
 std::size_t Json::size() const noexcept {
-  return is(JsonKind::array) || is(JsonKind::object) ? node().size : 0;
+  return is(JsonKind::array) || is(JsonKind::object) ? entry().size : 0;
 }
 
 Json::Items::Iterator& Json::Items::Iterator::operator++() noexcept {
-  index_ = nodes_[index_].next;
+  index_ = entries_[index_].next;
   return *this;
 }
 Json::Members::Iterator& Json::Members::Iterator::operator++() noexcept {
-  key_ = nodes_[key_ + 1].next;
+  key_ = entries_[key_ + 1].next;
   return *this;
 }
 JsonMember Json::Members::Iterator::operator*() const {
-  return {nodes_[key_].view(), Json(nodes_, key_ + 1)};
+  return {entries_[key_].view(), Json(entries_, key_ + 1)};
 }
 
 Result<std::string_view> Json::text() const {
   if (!is(JsonKind::string)) return wrong_kind("a string");
-  return node().view();
+  return entry().view();
 }
 Result<std::string_view> Json::text_or(std::string_view fallback) const {
   if (is_null()) return fallback;
@@ -256,7 +258,7 @@ Result<std::string_view> Json::text_or(std::string_view fallback) const {
 }
 Result<bool> Json::boolean() const {
   if (!is(JsonKind::boolean)) return wrong_kind("true or false");
-  return node().size != 0;
+  return entry().size != 0;
 }
 Result<bool> Json::boolean_or(bool fallback) const {
   if (is_null()) return fallback;
@@ -264,7 +266,7 @@ Result<bool> Json::boolean_or(bool fallback) const {
 }
 
 Result<std::uint64_t> Json::integer(std::uint64_t max) const {
-  const auto value = is(JsonKind::number) ? whole_value(node().view()) : std::nullopt;
+  const auto value = is(JsonKind::number) ? whole_value(entry().view()) : std::nullopt;
   if (!value) return wrong_kind("an integer");
   if (*value > max) {
     return error(ErrorCode::limit, "is " + std::to_string(*value) + ", at most " +
@@ -274,11 +276,11 @@ Result<std::uint64_t> Json::integer(std::uint64_t max) const {
 }
 Result<double> Json::number() const {
   if (!is(JsonKind::number)) return wrong_kind("a number");
-  return decimal_value(node().view()).value_or(0.0);
+  return decimal_value(entry().view()).value_or(0.0);
 }
 Result<std::string_view> Json::number_text() const {
   if (!is(JsonKind::number)) return wrong_kind("a number");
-  return node().view();
+  return entry().view();
 }
 Result<Json::Items> Json::array() const {
   if (!is(JsonKind::array)) return wrong_kind("an array");

@@ -20,57 +20,57 @@ namespace {
 
 constexpr std::size_t max_steps = 64;  // of a normalizer, pre-tokenizer, decoder
 
-tl::unexpected<Error> unsupported_type(const Json& node, std::string_view type) {
-  return node["type"].error(ErrorCode::unsupported,
+tl::unexpected<Error> unsupported_type(const Json& part, std::string_view type) {
+  return part["type"].error(ErrorCode::unsupported,
                             "'" + std::string(type.substr(0, 64)) + "' is not supported");
 }
 
-Result<std::uint32_t> token_id(const Json& node) {
-  ONEPASS_ASSIGN(const std::uint64_t id, node.integer(0xFFFFFFFEu));
+Result<std::uint32_t> token_id(const Json& part) {
+  ONEPASS_ASSIGN(const std::uint64_t id, part.integer(0xFFFFFFFEu));
   return static_cast<std::uint32_t>(id);
 }
 
-// The node itself, or the members of a Sequence under `list_key`, nested ones included.
-Status flatten(const Json& node, std::string_view list_key, std::vector<Json>& steps) {
-  if (node.is_null()) return {};
-  ONEPASS_ASSIGN(const std::string_view type, node["type"].text());
+// The part itself, or the members of a Sequence under `list_key`, nested ones included.
+Status flatten(const Json& part, std::string_view list_key, std::vector<Json>& steps) {
+  if (part.is_null()) return {};
+  ONEPASS_ASSIGN(const std::string_view type, part["type"].text());
   if (type != "Sequence") {
-    steps.push_back(node);
+    steps.push_back(part);
   } else {
-    ONEPASS_ASSIGN(const Json::Items items, node[list_key].array());
+    ONEPASS_ASSIGN(const Json::Items items, part[list_key].array());
     for (const Json item : items) ONEPASS_TRY(flatten(item, list_key, steps));
   }
   if (steps.size() > max_steps) {
-    return node.error(ErrorCode::limit, "more than " + std::to_string(max_steps) + " steps");
+    return part.error(ErrorCode::limit, "more than " + std::to_string(max_steps) + " steps");
   }
   return {};
 }
 
 // {"String": "..."} or {"Regex": "..."}.
-Result<Rule> read_pattern(const Json& node) {
-  if (const Json literal = node["String"]; !literal.is_null()) {
+Result<Rule> read_pattern(const Json& part) {
+  if (const Json literal = part["String"]; !literal.is_null()) {
     ONEPASS_ASSIGN(const std::string_view text, literal.text());
     return Rule(LiteralRule{std::string(text)});
   }
-  const Json regex = node["Regex"];
+  const Json regex = part["Regex"];
   ONEPASS_ASSIGN(const std::string_view text, regex.text());
   Result<Rule> rule = rule_for(text);
   if (!rule) return regex.error(rule.error().code, rule.error().message);
   return rule;
 }
 
-Result<Behavior> read_behavior(const Json& node) {
+Result<Behavior> read_behavior(const Json& part) {
   static constexpr std::pair<std::string_view, Behavior> names[] = {
       {"Isolated", Behavior::isolated},
       {"Removed", Behavior::removed},
       {"MergedWithPrevious", Behavior::merged_with_previous},
       {"MergedWithNext", Behavior::merged_with_next},
       {"Contiguous", Behavior::contiguous}};
-  ONEPASS_ASSIGN(const std::string_view name, node.text_or("Isolated"));
+  ONEPASS_ASSIGN(const std::string_view name, part.text_or("Isolated"));
   for (const auto& [text, behavior] : names) {
     if (text == name) return behavior;
   }
-  return node.error(ErrorCode::unsupported, "'" + std::string(name) + "' is not supported");
+  return part.error(ErrorCode::unsupported, "'" + std::string(name) + "' is not supported");
 }
 
 class Reader {
@@ -138,19 +138,19 @@ class Reader {
     return {};
   }
 
-  Status read_vocabulary(const Json& node) {
-    ONEPASS_ASSIGN(const Json::Members vocabulary, node.object());
+  Status read_vocabulary(const Json& part) {
+    ONEPASS_ASSIGN(const Json::Members vocabulary, part.object());
     for (const auto& [key, value] : vocabulary) {
       const auto id = value.integer();
       if (!id || *id >= max_vocabulary) {
-        return node.error(ErrorCode::parse, "'" + std::string(key.substr(0, 64)) +
+        return part.error(ErrorCode::parse, "'" + std::string(key.substr(0, 64)) +
                                                 "' has no token id below " +
                                                 std::to_string(max_vocabulary));
       }
       const auto i = static_cast<std::uint32_t>(*id);
-      ONEPASS_TRY(grow(node, i));
+      ONEPASS_TRY(grow(part, i));
       if (spec_.in_model[i]) {
-        return node.error(ErrorCode::parse, "token id " + std::to_string(i) + " appears twice");
+        return part.error(ErrorCode::parse, "token id " + std::to_string(i) + " appears twice");
       }
       spec_.tokens[i] = key;
       spec_.types[i] = TokenType::normal;
@@ -160,11 +160,11 @@ class Reader {
   }
 
   // ["left right", ...] or [["left", "right"], ...]
-  Status read_merges(const Json& node) {
-    ONEPASS_ASSIGN(const Json::Items merges, node.array());
+  Status read_merges(const Json& part) {
+    ONEPASS_ASSIGN(const Json::Items merges, part.array());
     for (const Json merge : merges) {
       const auto bad = [&] {
-        return node.error(ErrorCode::parse, "entry " + std::to_string(spec_.merges.size()) +
+        return part.error(ErrorCode::parse, "entry " + std::to_string(spec_.merges.size()) +
                                                 " is not a pair of texts");
       };
       std::string_view left, right;
@@ -190,9 +190,9 @@ class Reader {
   }
 
   Status read_added_tokens() {
-    const Json node = root_["added_tokens"];
-    if (node.is_null()) return {};
-    ONEPASS_ASSIGN(const Json::Items items, node.array());
+    const Json part = root_["added_tokens"];
+    if (part.is_null()) return {};
+    ONEPASS_ASSIGN(const Json::Items items, part.array());
     for (const Json item : items) {
       SpecialToken token;
       ONEPASS_ASSIGN(token.id, token_id(item["id"]));
@@ -365,9 +365,9 @@ class Reader {
     return {};
   }
 
-  Status read_post_processor(const Json& node) {
+  Status read_post_processor(const Json& part) {
     std::vector<Json> steps;
-    ONEPASS_TRY(flatten(node, "processors", steps));
+    ONEPASS_TRY(flatten(part, "processors", steps));
     for (const Json& step : steps) {
       ONEPASS_ASSIGN(const std::string_view type, step["type"].text());
       if (type == "ByteLevel") continue;
@@ -403,10 +403,10 @@ class Reader {
 
   // A token's name, or an object with its "content".
   Result<std::optional<std::uint32_t>> configured_token(std::string_view key) const {
-    Json node = config_[key];
-    if (node.is(JsonKind::object)) node = node["content"];
-    if (node.is_null()) return std::optional<std::uint32_t>();
-    ONEPASS_ASSIGN(const std::string_view text, node.text());
+    Json part = config_[key];
+    if (part.is(JsonKind::object)) part = part["content"];
+    if (part.is_null()) return std::optional<std::uint32_t>();
+    ONEPASS_ASSIGN(const std::string_view text, part.text());
     const auto at = std::find(spec_.tokens.begin(), spec_.tokens.end(), text);
     if (at == spec_.tokens.end()) return std::optional<std::uint32_t>();
     return std::optional(static_cast<std::uint32_t>(at - spec_.tokens.begin()));
