@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# check_cuda.sh [--build-only] [--filter TEXT] [STAGE...]: builds the conformance tests with their
-# CUDA kernels, runs them on the first CUDA device and prints a table last. Stages, all by default:
+# check_cuda.sh [--build-only] [--filter TEXT] [STAGE...]: what waits for a CUDA card, on the first
+# one, with a table last. Stages, all by default:
 #   conformance  the ci set
 #   plain        the subset of 600 cases with plain edges only
+#   parity       logits of models beside the CPU's
+#   speed        decode and prefill of the models in docs/benchmarks.md
 #   memcheck     the ci set under compute-sanitizer
 #   initcheck, synccheck, racecheck   the subset, plain edges
-# Needs nvcc, ninja and a C++20 compiler, no CMake and no packages: tl/expected.hpp is taken from
-# the system or from .carry/include. CXX, CUDA_ARCH (default 90a) and PROCESSES (default: half the
-# cores, at most 8) can be set. Logs go to $OUT or build/check_cuda/logs.
+# Needs nvcc, CMake, Ninja and the packages of the build and of the benchmarks; on a machine that has
+# no package manager they are taken from .carry, which scripts/carry_packages.sh fills elsewhere.
+# CUDA_ARCH (default 90a) and PROCESSES (default: half the cores, at most 8) can be set. Logs go to
+# $OUT or build/check_cuda/logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_stages=(conformance plain memcheck initcheck synccheck racecheck)
+all_stages=(conformance plain parity speed memcheck initcheck synccheck racecheck)
 build_only=no filter="" stages=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -29,82 +32,23 @@ done
 
 cores=$(getconf _NPROCESSORS_ONLN)
 processes=${PROCESSES:-$((cores / 2 > 8 ? 8 : cores / 2 > 1 ? cores / 2 : 1))}
-cxx=${CXX:-g++}
-arch=${CUDA_ARCH:-90a}
 out=$PWD/build/check_cuda
 logs=${OUT:-$out/logs}
-nvcc=$(command -v nvcc || true)
-for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
-  [ -n "$nvcc" ] || [ ! -x "$folder/bin/nvcc" ] || nvcc=$folder/bin/nvcc
-done
-[ -n "$nvcc" ] || { echo "nvcc not found" >&2; exit 2; }
-cuda_include=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
 mkdir -p "$out" "$logs"
-
 shopt -s nullglob
-make_unit() {  # make_unit FILE TEMPLATE SED_SCRIPT: keeps a file that is the same, with its time
-  mkdir -p "$(dirname "$1")"
-  sed "$3" "$2" >"$1.new"
-  if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
-}
-make_units() {  # what CMake makes, as cmake/units.cmake says
-  local isa condition feature family format blocks types
-  while read -r isa condition feature; do
-    for family in src/ops/*/cpu_simd.h; do
-      family=$(basename "$(dirname "$family")")
-      make_unit "$out/ops/$family/cpu_$isa.cpp" src/ops/simd_unit.cpp.in \
-        "s/@name@/$family/g; s/@isa@/$isa/g; s/@condition@/$condition/g; s/@feature@/$feature/g"
-    done
-  done < <(sed -n 's/^ISA(\([^,]*\), \([^,]*\), \([^,]*\), .*/\1 \2 \3/p' src/ops/shared/isa.def)
-  while read -r format blocks types; do
-    make_unit "$out/ops/matmul/cuda_$format.cu" src/ops/matmul/cuda_format.cu.in \
-      "s/@format@/$format/g; s/@blocks@/$blocks/g; s/@types@/$types/g"
-  done < <(sed -n 's/^CUDA_FORMAT(\([^,]*\), \([^,]*\), \(.*\))$/\1 \2 \3/p' src/ops/shared/cuda_formats.def)
-}
-write_build_file() {
-  local includes="-I include -I src -I tests -isystem $cuda_include" file symbol objects=""
-  [ ! -f .carry/include/tl/expected.hpp ] || includes+=" -isystem .carry/include"
-  echo "rule cxx"
-  echo "  command = $cxx -std=c++20 -O2 -g1 -DNDEBUG -DONEPASS_HAS_CUDA=1 -DONEPASS_TEST_CUDA" \
-    "-ffp-contract=off $includes -MMD -MF \$out.d -c -o \$out \$in"
-  echo "  depfile = \$out.d"
-  echo "rule fatbin"
-  echo "  command = $nvcc -fatbin -std=c++20 -O3 -fmad=false -lineinfo" \
-    "-gencode arch=compute_$arch,code=sm_$arch -I include -I src" \
-    "-MD -MF \$out.d -MT \$out -o \$out \$in"
-  echo "  depfile = \$out.d"
-  echo "rule embed"
-  echo "  command = printf '.section .rodata\\n.balign 64\\n.global \$symbol\\n\$symbol:\\n" \
-    ".incbin \"\$in\"\\n.global \${symbol}_end\\n\${symbol}_end:\\n.byte 0\\n" \
-    ".section .note.GNU-stack,\"\",@progbits\\n' | $cxx -x assembler -c -o \$out -"
-  echo "rule link"
-  echo "  command = $cxx -o \$out \$in -pthread -ldl"
-  for file in src/core/*.cpp src/graph/*.cpp src/quant/*.cpp src/ops/*.cpp src/ops/*/*.cpp \
-    src/backends/*/*.cpp tests/conformance/*.cpp "$out"/ops/*/*.cpp; do
-    case $file in src/core/os_posix.cpp | *_test.cpp) continue ;; esac
-    symbol=${file#"$out"/}
-    echo "build $out/${symbol//\//_}.o: cxx $file"
-    objects+=" $out/${symbol//\//_}.o"
-  done
-  for file in src/ops/*/cuda*.cu "$out"/ops/*/cuda*.cu; do
-    symbol=$(dirname "$file")
-    symbol=onepass_fatbin_$(basename "$symbol")_$(basename "$file" .cu)
-    echo "build $out/$symbol.fatbin: fatbin $file"
-    echo "build $out/$symbol.o: embed $out/$symbol.fatbin"
-    echo "  symbol = $symbol"
-    objects+=" $out/$symbol.o"
-  done
-  echo "build $out/conformance_tests: link$objects"
-}
-make_units
-write_build_file >"$out/build.ninja"
-echo "--- build: $("$nvcc" --version | tail -n 1), $("$cxx" --version | head -n 1)"
+
+echo "--- build"
 started=$SECONDS
-if ! ninja -f "$out/build.ninja" -j "$cores" >"$out/build.log" 2>&1; then
-  tail -n 40 "$out/build.log" >&2
+if ! { cmake -B "$out" -G Ninja -D CMAKE_BUILD_TYPE=Release -D CMAKE_PREFIX_PATH="$PWD/.carry" \
+         -D ONEPASS_CUDA=ON -D ONEPASS_CUDA_ARCH="${CUDA_ARCH:-90a}" -D ONEPASS_CUDA_EMU=OFF \
+         -D ONEPASS_BUILD_EXAMPLES=OFF -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=8 &&
+       cmake --build "$out" --target conformance_tests device_parity onepass-cli \
+         --parallel "$cores"; } >"$logs/build.log" 2>&1; then
+  tail -n 40 "$logs/build.log" >&2
   exit 1
 fi
-echo "--- built in $((SECONDS - started)) s"
+nvcc=$(sed -n 's/^ONEPASS_NVCC:FILEPATH=//p' "$out/CMakeCache.txt")
+echo "--- built in $((SECONDS - started)) s with $("$nvcc" --version | tail -n 1)"
 [ "$build_only" = no ] || exit 0
 
 # Containers sometimes mount the driver where the loader does not look.
@@ -119,7 +63,7 @@ sanitizer=$(command -v compute-sanitizer || true)
 table=()
 status=0
 run_stage() {
-  local stage=$1 command=("$out/conformance_tests" --device cuda:0) begin=$SECONDS pids=() i
+  local stage=$1 command=("$out/bin/conformance_tests" --device cuda:0) begin=$SECONDS pids=() i
   case $stage in
     conformance) command+=(--set ci) ;;
     memcheck) command+=(--set ci --edges plain --memory exact) ;;
@@ -165,14 +109,38 @@ run_stage() {
   table+=("$(printf '%-12s %s%s, %d s: %s' "$stage" "$totals" "$errors" $((SECONDS - begin)) \
     "$([ "$failed" -eq 0 ] && echo passed || echo FAILED)")")
 }
+small_models=(synthetic:tiny:q8_0 synthetic:tiny-qwen3:q4_0 synthetic:tiny-qwen3moe:q8_0
+  synthetic:tiny-gemma3:q4_0 models/stories-12m-q8_0.gguf)
+large_models=(synthetic:{smollm135m:q8_0,qwen3-0.6b:q8_0,llama1b:q4_0,llama1b:q8_0}
+  synthetic:llama8b:{q4_0,q4_k,q8_0})
+run_models() {  # run_models STAGE MODELS... -- COMMAND...: {} is the model
+  local stage=$1 begin=$SECONDS models=() model log failed=0
+  shift
+  while [ "$1" != -- ]; do models+=("$1"); shift; done
+  shift
+  for model in "${models[@]}"; do
+    log=$logs/$stage.${model//[:\/]/_}.log
+    timeout 120 "${@//\{\}/$model}" >"$log" 2>&1 || failed=$((failed + 1))
+    grep -hE 'pp512|tg128|NMSE|FAILED|error' "$log" || true
+  done
+  [ "$failed" -eq 0 ] || status=1
+  table+=("$(printf '%-12s %d models, %d failed, %d s' "$stage" "${#models[@]}" "$failed" \
+    $((SECONDS - begin)))")
+}
 for stage in "${stages[@]}"; do
   echo "--- $stage"
-  run_stage "$stage"
+  case $stage in
+    parity) run_models parity "${small_models[@]}" -- "$out/bin/device_parity" {} ;;
+    speed)
+      run_models speed "${large_models[@]}" -- \
+        "$out/bin/onepass" bench --device cuda -m {} -p 512 -n 128 ;;
+    *) run_stage "$stage" ;;
+  esac
 done
 # What came back as one file each is easier to read.
 for stage in "${stages[@]}"; do
   cat "$logs/$stage".*.log >"$logs/$stage.log" 2>/dev/null || true
-  rm -f "$logs/$stage".[0-9]*.log
+  rm -f "$logs/$stage".?*.log
 done
 echo "--- $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')"
 printf '%s\n' "${table[@]}"
