@@ -11,7 +11,10 @@
 namespace onepass::io {
 namespace {
 
+constexpr std::uint32_t no_id = 0xffffffff;  // -1 in formats.def
 constexpr GgmlType type_table[] = {
+#define FORMAT(name, id, elements, bytes) {#name, static_cast<std::uint32_t>(id), elements, bytes},
+#include "onepass/tables/formats.def"
 #define GGML_TYPE(name, id, elements, bytes) {#name, id, elements, bytes},
 #include "io/ggml_types.def"
 #undef GGML_TYPE
@@ -188,7 +191,7 @@ const char* name(GgufType type) noexcept {
 
 const GgmlType* ggml_type(std::uint32_t id) noexcept {
   for (const GgmlType& type : type_table) {
-    if (type.id == id) return &type;
+    if (type.id == id && id != no_id) return &type;
   }
   return nullptr;
 }
