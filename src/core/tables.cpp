@@ -11,28 +11,25 @@
 
 #include "core/backend.h"
 #include "onepass/dtype.h"
-#include "ops/attention/fusions.h"
 #include "ops/attention/params.h"
 #include "ops/elementwise/params.h"
 #include "ops/embed/params.h"
 #include "ops/kv_cache/params.h"
-#include "ops/matmul/fusions.h"
 #include "ops/matmul/params.h"
 #include "ops/moe/params.h"
 #include "ops/move/params.h"
-#include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
 #include "ops/quantize/params.h"
-#include "ops/rope/fusions.h"
 #include "ops/rope/params.h"
 #include "ops/sample/params.h"
 #include "ops/shared/forms.h"
+#include "ops/shared/fusions.h"
 #include "ops/softmax/params.h"
 
 namespace onepass {
 namespace {
 
-using namespace ops;  // forms of tables/ops.def
+using namespace ops;  // forms of tables/ops.def, functions of tables/fusions.def
 
 consteval std::uint8_t slot_count(std::string_view slots) {
   return static_cast<std::uint8_t>(slots.size());
@@ -82,10 +79,6 @@ constexpr FusionRow fusion_table[] = {
   {#name, FusionKind::pair, Op::first, Op::second, Op::fused, in_place, exact, merge},
 #define SAME(op) {"same_" #op, FusionKind::same, Op::op, Op::op, Op::op, "", true, nullptr},
 #include "onepass/tables/fusions.def"
-#undef CHAIN
-#undef CHAIN_KEEPING
-#undef PAIR
-#undef SAME
 };
 
 consteval bool ops_are_sound() {

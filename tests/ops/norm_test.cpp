@@ -1,7 +1,7 @@
 #include "kernel_harness.h"
 #include "ops/elementwise/params.h"
-#include "ops/norm/fusions.h"
 #include "ops/norm/params.h"
+#include "ops/shared/fusions.h"
 #include "support/float64.h"
 
 namespace onepass::test::norm_test {

@@ -7,7 +7,7 @@ import check_layers
 TREE = (
     "include/onepass/result.h", "src/core/backend.h", "src/graph/hazards.h", "src/io/gguf.h",
     "src/text/tokenizer/tokenizer.h", "src/model/weights.h", "src/run/decoder.h",
-    "src/ops/norm/params.h", "src/ops/norm/fusions.h",
+    "src/ops/norm/params.h", "src/ops/shared/fusions.h",
     "src/ops/norm/kernels.h", "src/ops/norm/norm.h", "src/ops/norm/cpu_rows.h",
     "src/ops/rope/cpu_rows.h", "src/ops/rope/kernels.h", "src/ops/shared/lang.h",
     "src/quant/q8_0.h", "src/backends/cpu/cpu.h", "src/backends/null/null.h",
@@ -30,7 +30,7 @@ ALLOWED = (
     ("src/ops/norm/cpu.cpp", "cpu_rows.h"),
     ("src/ops/norm/cuda_rows.cu", "quant/q8_0.h"),
     ("src/graph/plan.cpp", "core/backend.h"),
-    ("src/graph/fuse.cpp", "ops/norm/fusions.h"),
+    ("src/graph/fuse.cpp", "ops/shared/fusions.h"),
     ("src/core/tables.cpp", "ops/norm/params.h"),
     ("src/core/backend_list.cpp", "backends/cpu/cpu.h"),
     ("src/backends/cpu/threads.cpp", "core/backend.h"),

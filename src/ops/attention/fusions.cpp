@@ -1,10 +1,11 @@
-#include "ops/attention/fusions.h"
+#include "ops/quantize/fusions.h"
 
 #include "ops/attention/params.h"
-#include "ops/quantize/fusions.h"
+#include "ops/shared/fusions.h"
 
 namespace onepass::ops {
 
+// attention, then quantize of its rows.
 bool fuse_attention_quantized(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   auto p = first.params_as<AttentionParams>();
   if (p.form != 0) return false;
@@ -17,6 +18,7 @@ bool fuse_attention_quantized(const Dispatch& first, const Dispatch& second, Dis
   return true;
 }
 
+// rope_store, then attention of its queries over the caches it wrote, with quantized output.
 bool fuse_rope_attention(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const auto r = first.params_as<RopeStoreParams>();
   const auto a = second.params_as<AttentionParams>();

@@ -1,4 +1,4 @@
-#include "ops/matmul/fusions.h"
+#include "ops/quantize/fusions.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 #include "ops/launch.h"
 #include "ops/matmul/params.h"
 #include "ops/norm/params.h"
-#include "ops/quantize/fusions.h"
+#include "ops/shared/fusions.h"
 #include "ops/shared/halves.h"
 
 namespace onepass::ops {
@@ -41,6 +41,7 @@ bool has_elements(const ElementwiseParams& p, std::uint64_t rows, std::uint64_t 
 
 }  // namespace
 
+// matmul, then add of one row to every row of its output.
 bool fuse_bias(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Product f(first);
   const auto add = second.params_as<ElementwiseParams>();
@@ -53,6 +54,7 @@ bool fuse_bias(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   return true;
 }
 
+// matmul, perhaps with bias, then add of a tensor of its output's shape.
 bool fuse_residual(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Product f(first);
   const auto add = second.params_as<ElementwiseParams>();
@@ -66,6 +68,7 @@ bool fuse_residual(const Dispatch& first, const Dispatch& second, Dispatch& fuse
   return true;
 }
 
+// Products of the same x, up to three.
 bool fuse_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Product a(first), b(second);
   if (!a.has_only(form_parts | form_bias) || !b.has_only(form_parts | form_bias)) return false;
@@ -84,6 +87,7 @@ bool fuse_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) 
   return true;
 }
 
+// matmul with two parts of equal rows and silu_mul, gelu_mul or gelu_erf_mul of its outputs.
 bool fuse_gate(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Product f(first);
   if (!f.has_only(form_parts | form_bias) || f.parts() != 2 || f.p.n0 != f.p.n1) return false;
@@ -103,6 +107,7 @@ bool fuse_gate(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   return true;
 }
 
+// matmul with one output, then quantize of its rows.
 bool fuse_matmul_quantized(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Product f(first);
   const bool several = (f.p.form & form_parts) != 0 && (f.p.form & form_product) == 0;
@@ -114,6 +119,7 @@ bool fuse_matmul_quantized(const Dispatch& first, const Dispatch& second, Dispat
   return true;
 }
 
+// rms_norm with quantized output, then products of it.
 bool fuse_normed(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const auto norm = first.params_as<RmsNormParams>();
   Product f(second);

@@ -1,9 +1,9 @@
-#include "ops/norm/fusions.h"
+#include "ops/quantize/fusions.h"
 
 #include "ops/elementwise/params.h"
 #include "ops/launch.h"
 #include "ops/norm/params.h"
-#include "ops/quantize/fusions.h"
+#include "ops/shared/fusions.h"
 #include "ops/shared/halves.h"
 
 namespace onepass::ops {
@@ -37,20 +37,24 @@ bool then(std::uint32_t form, const Dispatch& norm, const Dispatch& second, Disp
 
 }  // namespace
 
+// rms_norm, then mul by a tensor of its output's shape.
 bool fuse_norm_mul(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   return then(form_product, first, second, fused);
 }
 
+// The same, and the norm is stored as well.
 bool fuse_norm_mul_kept(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   if (!then(form_product, first, second, fused)) return false;
   fused.bind(first.views[norm_out]);
   return true;
 }
 
+// rms_norm, then add of a tensor of its output's shape.
 bool fuse_norm_add(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   return first.format == DType::f32 && then(form_residual, first, second, fused);
 }
 
+// add, then rms_norm of the sum, which is stored as well.
 bool fuse_add_norm(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   auto p = second.params_as<RmsNormParams>();
   if (p.form != 0 || first.format != DType::f32 || second.format != DType::f32) return false;
@@ -67,6 +71,7 @@ bool fuse_add_norm(const Dispatch& first, const Dispatch& second, Dispatch& fuse
   return true;
 }
 
+// rms_norm, then quantize of its rows.
 bool fuse_norm_quantized(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   auto p = first.params_as<RmsNormParams>();
   if ((p.form & ~form_sum) != 0 || first.format != DType::f32) return false;

@@ -1,4 +1,5 @@
-#include "ops/rope/fusions.h"
+// All of these fusions make a rope_store. Positions come from a StepState, values are f32.
+#include "ops/shared/fusions.h"
 
 #include <cstring>
 #include <optional>
@@ -117,6 +118,7 @@ bool queries_to_keys(Store s, const Dispatch& second, Dispatch& fused) {
 
 }  // namespace
 
+// rms_norm of heads, then rope.
 bool fuse_norm_rope(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const auto norm = first.params_as<RmsNormParams>();
   std::optional<Store> s = of_rope(second);
@@ -132,6 +134,7 @@ bool fuse_norm_rope(const Dispatch& first, const Dispatch& second, Dispatch& fus
   return s->write_to(fused);
 }
 
+// rope, or rope_store of queries alone, whose result is stored in a cache: these were keys.
 bool fuse_rope_kv_store(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const std::optional<Store> s = of_rope(first);
   return s && queries_to_keys(*s, second, fused);
@@ -141,6 +144,7 @@ bool fuse_rope_store_kv_store(const Dispatch& first, const Dispatch& second, Dis
   return queries_to_keys(of_rope_store(first), second, fused);
 }
 
+// Queries and keys that rotate alike.
 bool fuse_rope_pair(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   const std::optional<Store> a =
       first.op == Op::rope ? of_rope(first) : std::optional(of_rope_store(first));
@@ -159,6 +163,7 @@ bool fuse_rope_pair(const Dispatch& first, const Dispatch& second, Dispatch& fus
   return b.write_to(fused);
 }
 
+// Keys and the store of their values.
 bool fuse_rope_store_values(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
   Store s = of_rope_store(first);
   const Cache c = of_kv_store(second);
