@@ -44,8 +44,16 @@ constexpr Format formats[] = {
     {DType::bf16, {}, 0},
     {DType::q8_0, {{{0, 1.0f / 74.0f}}}, 1},
     {DType::q4_0, {{{0, 1.0f / 4.6f}}}, 1},
+    {DType::q4_1, {{{0, 1.0f / 4.6f}, {2, -7.5f / 4.6f}}}, 2},
+    {DType::q5_0, {{{0, 1.0f / 9.2f}}}, 1},
+    {DType::q5_1, {{{0, 1.0f / 9.2f}, {2, -15.5f / 9.2f}}}, 2},
+    {DType::q2_k, {{{80, 1.0f / 13.9f}, {82, 1.5f / 13.9f}}}, 2},
+    {DType::q3_k, {{{108, 1.0f / 18.5f / 2.35f}}}, 1},
     {DType::q4_k, {{{0, 1.0f / 4.6f / 31.0f}, {2, 7.5f / 4.6f / 31.0f}}}, 2},
+    {DType::q5_k, {{{0, 1.0f / 9.2f / 31.0f}, {2, 15.5f / 9.2f / 31.0f}}}, 2},
     {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
+    {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
+    {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
 };
 const Format* find_format(DType type) noexcept {
   for (const Format& f : formats) {

@@ -30,9 +30,8 @@ std::span<const SyntheticPreset> synthetic_presets() noexcept;
 // Every byte is a function of preset, format, seed and place: reading in parts gives the same.
 class SyntheticSource final : public WeightSource {
  public:
-  // "synthetic:PRESET:QUANT", hyphens of PRESET left out or not, QUANT one of f32, f16, bf16, q8_0,
-  // q4_0, q4_k, q6_k. Rows that are no whole blocks fall back to q8_0, then f16, as in published
-  // files.
+  // "synthetic:PRESET:QUANT", hyphens of PRESET left out or not, QUANT a type of GGUF files. Rows
+  // that are no whole blocks fall back to q8_0, then f16, as in published files.
   static Result<SyntheticSource> create(std::string_view spec, std::uint64_t seed = 1);
   const ModelConfig& config() const noexcept { return config_; }
   std::vector<StoredTensor> tensors() const;  // all there are

@@ -286,8 +286,12 @@ TEST(LongRope, FactorsAndMagnitudeComeFromTheConfig) {
               std::sqrt(1.0 + std::log(32.0) / std::log(4096.0)), 1e-6);
 }
 
+constexpr const char* synthetic_types[] = {"f32",  "f16",  "bf16", "q8_0",   "q4_0",
+                                           "q4_1", "q5_0", "q5_1", "q2_k",   "q3_k",
+                                           "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs"};
+
 TEST(Synthetic, IsDeterministicInParts) {
-  for (const char* quant : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"}) {
+  for (const char* quant : synthetic_types) {
     const auto source = llm::SyntheticSource::create(std::string("synthetic:tiny:") + quant);
     ASSERT_TRUE(source) << source.error().to_string();
     const auto t = source->find("blk.2.ffn_gate.weight");
@@ -307,7 +311,7 @@ TEST(Synthetic, IsDeterministicInParts) {
 }
 
 TEST(Synthetic, RunsWithFiniteLogits) {
-  for (const char* quant : {"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"}) {
+  for (const char* quant : synthetic_types) {
     const auto model = open(std::string("synthetic:tiny:") + quant);
     ASSERT_NE(model, nullptr);
     EXPECT_EQ(model->config().name, std::string("synthetic-tiny-") + quant);
