@@ -105,11 +105,7 @@ struct PackedAffine {
     std::memcpy(dst + biases + 2 * r, &bias, 2);
     for (std::size_t k = 0; k < 64; ++k) {
       std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * (k / 32));
-      if constexpr (N == 4) {
-        r16::put4(vectors, r, k % 32, stream[k / 2] >> 4 * (k % 2) & 15);
-      } else {
-        vectors[r16::place8(r, k % 32)] = stream[k];
-      }
+      r16::put<N>(vectors, r, k % 32, N == 4 ? stream[k / 2] >> 4 * (k % 2) & 15 : stream[k]);
     }
   }
   static void get(const std::byte* src, std::size_t r, float* out) {
@@ -117,8 +113,7 @@ struct PackedAffine {
     const float bias = Half::value(r16::half_at(src, biases, r));
     for (std::size_t k = 0; k < 64; ++k) {
       const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (k / 32));
-      const int q = N == 4 ? r16::get4(vectors, r, k % 32) : vectors[r16::place8(r, k % 32)];
-      out[k] = static_cast<float>(q) * scale + bias;
+      out[k] = static_cast<float>(r16::get<N>(vectors, r, k % 32)) * scale + bias;
     }
   }
 };

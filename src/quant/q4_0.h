@@ -49,14 +49,12 @@ struct PackedQ4_0 {
 
   static void put(const Block& block, std::size_t r, std::byte* dst) {
     std::memcpy(dst + scales + 2 * r, &block.d, 2);
-    for (std::size_t v = 0; v < 4; ++v) {
-      std::memcpy(dst + numbers + 64 * v + 4 * r, block.qs + 4 * v, 4);
-    }
+    r16::put_halves(r16::at(dst, numbers), r, block.qs);
   }
   static void get(const std::byte* src, std::size_t r, float* out) {
     const float d = r16::f16_at(src, scales, r);
     for (std::size_t k = 0; k < 32; ++k) {
-      out[k] = static_cast<float>(r16::get4(r16::at(src, numbers), r, k) - 8) * d;
+      out[k] = static_cast<float>(r16::get<4>(r16::at(src, numbers), r, k) - 8) * d;
     }
   }
 };

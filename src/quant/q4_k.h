@@ -38,14 +38,13 @@ OP_FN void dequantize(const BlockQ4_K& block, float* out) {
   }
 }
 
-// Sub-blocks of 32 values; their scales and minima are [8][16] bytes. After the vectors of a
-// sub-block of five bits the plane of the fifth.
+// Sub-blocks of 32 values; their scales and minima are [8][16] bytes.
 template <class BlockT, int Bits>
 struct PackedK {
   using Family = KFamily<Bits>;
   using Block = BlockT;
   static constexpr std::size_t elements = 256, d = 0, dmin = 32, scales = 64, minima = 192;
-  static constexpr std::size_t numbers = 320, high = 256, sub_bytes = 64 * Bits;
+  static constexpr std::size_t numbers = 320, sub_bytes = 64 * Bits;
   static constexpr std::size_t bytes = numbers + 8 * sub_bytes;
 
   static void put(const Block& block, std::size_t r, std::byte* dst) {
@@ -57,9 +56,7 @@ struct PackedK {
       r16::at(dst, minima)[16 * j + r] = static_cast<std::uint8_t>(minimum_of(block.scales, sub));
       std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * j);
       for (std::size_t k = 0; k < 32; ++k) {
-        const int q = number_of(block, 32 * sub + static_cast<int>(k));
-        r16::put4(vectors, r, k, q & 15);
-        if constexpr (Bits == 5) r16::put1(vectors + high, r, k, q >> 4);
+        r16::put<Bits>(vectors, r, k, number_of(block, 32 * sub + static_cast<int>(k)));
       }
     }
   }
@@ -71,9 +68,7 @@ struct PackedK {
           r16::f16_at(src, dmin, r) * static_cast<float>(r16::at(src, minima)[16 * j + r]);
       const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * j);
       for (std::size_t k = 0; k < 32; ++k) {
-        int q = r16::get4(vectors, r, k);
-        if constexpr (Bits == 5) q |= r16::get1(vectors + high, r, k) << 4;
-        out[32 * j + k] = scale * static_cast<float>(q) - minimum;
+        out[32 * j + k] = scale * static_cast<float>(r16::get<Bits>(vectors, r, k)) - minimum;
       }
     }
   }

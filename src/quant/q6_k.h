@@ -29,13 +29,12 @@ OP_FN void dequantize(const BlockQ6_K& block, float* out) {
   }
 }
 
-// Scales are [16][16] signed bytes. After the vectors of 32 values two more: bits 2 t and 2 t + 1
-// of byte 4 r + j of vector p are the upper two bits of value 16 p + 4 t + j.
+// Scales are [16][16] signed bytes.
 struct PackedQ6_K {
   using Family = Signed6Family;
   using Block = BlockQ6_K;
   static constexpr std::size_t elements = 256, d = 0, scales = 32;
-  static constexpr std::size_t numbers = 288, high = 256, sub_bytes = 384, bytes = 288 + 8 * 384;
+  static constexpr std::size_t numbers = 288, sub_bytes = 384, bytes = 288 + 8 * 384;
 
   static void put(const Block& block, std::size_t r, std::byte* dst) {
     std::memcpy(dst + d + 2 * r, &block.d, 2);
@@ -45,10 +44,7 @@ struct PackedQ6_K {
     for (std::size_t j = 0; j < 8; ++j) {
       std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * j);
       for (std::size_t k = 0; k < 32; ++k) {
-        const int q = number_of(block, static_cast<int>(32 * j + k));
-        r16::put4(vectors, r, k, q & 15);
-        std::uint8_t& upper = vectors[high + 64 * (k / 16) + 4 * r + k % 4];
-        upper = static_cast<std::uint8_t>(upper | q >> 4 << 2 * (k % 16 / 4));
+        r16::put<6>(vectors, r, k, number_of(block, static_cast<int>(32 * j + k)));
       }
     }
   }
@@ -56,10 +52,8 @@ struct PackedQ6_K {
     const float scale = r16::f16_at(src, d, r);
     for (std::size_t e = 0; e < 256; ++e) {
       const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (e / 32));
-      const std::size_t k = e % 32;
-      const int upper = vectors[high + 64 * (k / 16) + 4 * r + k % 4] >> 2 * (k % 16 / 4) & 3;
-      const int q = r16::get4(vectors, r, k) | upper << 4;
       const auto sub = static_cast<std::int8_t>(r16::at(src, scales)[16 * (e / 16) + r]);
+      const int q = r16::get<6>(vectors, r, e % 32);
       out[e] = scale * static_cast<float>(sub) * static_cast<float>(q - 32);
     }
   }

@@ -45,13 +45,13 @@ struct PackedQ8_0 {
   static void put(const Block& block, std::size_t r, std::byte* dst) {
     std::memcpy(dst + scales + 2 * r, &block.d, 2);
     for (std::size_t k = 0; k < 32; ++k) {
-      r16::at(dst, numbers)[r16::place8(r, k)] = static_cast<std::uint8_t>(block.qs[k] + 128);
+      r16::put<8>(r16::at(dst, numbers), r, k, block.qs[k] + 128);
     }
   }
   static void get(const std::byte* src, std::size_t r, float* out) {
     const float d = r16::f16_at(src, scales, r);
     for (std::size_t k = 0; k < 32; ++k) {
-      out[k] = static_cast<float>(r16::at(src, numbers)[r16::place8(r, k)] - 128) * d;
+      out[k] = static_cast<float>(r16::get<8>(r16::at(src, numbers), r, k) - 128) * d;
     }
   }
 };

@@ -1,10 +1,11 @@
 // Layout r16, for the CPU's kernels: blocks of 16 rows interleaved, one group of 16 rows after the
 // other, within a group one block after the other along k.
 //
-// Byte 4 r + j of a vector of 64 bytes belongs to row r of the group. Numbers of 4 bits: vector v
-// of 32 values along k holds value 4 v + j in the low bits and 16 + 4 v + j in the high ones; of 8
-// bits: value 4 v + j. Scales are one per row, f16 unless said otherwise. Rows beyond the matrix
-// are zero bytes.
+// Byte 4 r + j of a vector of 64 bytes belongs to row r of the group. 32 numbers of N bits along k
+// are N vectors: a plane of their low 8, 4, 2 or 1 bits, then planes of what is left of N, the same
+// way. Vector v of a plane of P bits holds value 4 v + j in its lowest P bits, 4 (v + P) + j in the
+// next P, and so on. Scales are one per row, f16 unless said otherwise. Rows beyond the matrix are
+// zero bytes.
 //
 // The form of a type has offsets in bytes inside one packed block of `elements` values along k, a
 // Family, which names the shape of its kernels, put(), which moves one native block of row r into a
@@ -65,22 +66,28 @@ inline float f16_at(const std::byte* p, std::size_t offset, std::size_t r) {
   return ops::op_f16_to_f32(half_at(p, offset, r));
 }
 
-// 32 numbers of row r in vectors of 64 bytes.
-inline void put4(std::uint8_t* vectors, std::size_t r, std::size_t k, int q) {
-  std::uint8_t& byte = vectors[64 * (k % 16 / 4) + 4 * r + k % 4];
-  byte = static_cast<std::uint8_t>(byte | q << (k < 16 ? 0 : 4));
+// Bits of the first plane of numbers of N bits.
+constexpr int plane_bits(int n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
+
+// Number k of 32 in row r, N bits; put: into zero bits.
+template <int N>
+inline void put(std::uint8_t* vectors, std::size_t r, std::size_t k, int q) {
+  constexpr int bits = plane_bits(N);
+  std::uint8_t& byte = vectors[64 * (k / 4 % bits) + 4 * r + k % 4];
+  byte = static_cast<std::uint8_t>(byte | (q & ((1 << bits) - 1)) << k / 4 / bits * bits);
+  if constexpr (N > bits) put<N - bits>(vectors + 64 * bits, r, k, q >> bits);
 }
-inline int get4(const std::uint8_t* vectors, std::size_t r, std::size_t k) {
-  return vectors[64 * (k % 16 / 4) + 4 * r + k % 4] >> (k < 16 ? 0 : 4) & 15;
+template <int N>
+inline int get(const std::uint8_t* vectors, std::size_t r, std::size_t k) {
+  constexpr int bits = plane_bits(N);
+  const std::uint8_t byte = vectors[64 * (k / 4 % bits) + 4 * r + k % 4];
+  int q = byte >> k / 4 / bits * bits & ((1 << bits) - 1);
+  if constexpr (N > bits) q |= get<N - bits>(vectors + 64 * bits, r, k) << bits;
+  return q;
 }
-inline std::size_t place8(std::size_t r, std::size_t k) { return 64 * (k / 4) + 4 * r + k % 4; }
-// One more bit of each: bit v of byte 4 r + j of the plane is that of value 4 v + j.
-inline void put1(std::uint8_t* plane, std::size_t r, std::size_t k, int bit) {
-  std::uint8_t& byte = plane[4 * r + k % 4];
-  byte = static_cast<std::uint8_t>(byte | bit << k / 4);
-}
-inline int get1(const std::uint8_t* plane, std::size_t r, std::size_t k) {
-  return plane[4 * r + k % 4] >> k / 4 & 1;
+// The plane of 4 bits of row r: byte j of qs has value j in its low bits, j + 16 in its high ones.
+inline void put_halves(std::uint8_t* vectors, std::size_t r, const std::uint8_t* qs) {
+  for (std::size_t v = 0; v < 4; ++v) std::memcpy(vectors + 64 * v + 4 * r, qs + 4 * v, 4);
 }
 
 }  // namespace r16

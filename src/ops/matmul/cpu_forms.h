@@ -33,37 +33,21 @@ OP_INLINE void prefetch(const std::byte* w) {
 struct Numbers {
   B v[8];
 };
-OP_INLINE Numbers load4(const std::byte* p) {
-  const B a = Simd::load_b(p), b = Simd::load_b(p + 64);
-  const B c = Simd::load_b(p + 128), d = Simd::load_b(p + 192);
-  return {{Simd::bits_of<0, 4>(a), Simd::bits_of<0, 4>(b), Simd::bits_of<0, 4>(c),
-           Simd::bits_of<0, 4>(d), Simd::bits_of<4, 4>(a), Simd::bits_of<4, 4>(b),
-           Simd::bits_of<4, 4>(c), Simd::bits_of<4, 4>(d)}};
+// Vector V of 32 numbers of N bits at p, shifted left by To.
+template <int N, int V, int To = 0>
+OP_INLINE B vector_of(const std::byte* p) {
+  constexpr int bits = quant::r16::plane_bits(N);
+  const B own = Simd::bits_of<V / bits * bits, bits, To>(Simd::load_b(p + 64 * (V % bits)));
+  if constexpr (N == bits) {
+    return own;
+  } else {
+    return Simd::or_b(own, vector_of<N - bits, V, To + bits>(p + 64 * bits));
+  }
 }
-OP_INLINE Numbers load8(const std::byte* p) {
-  return {{Simd::load_b(p), Simd::load_b(p + 64), Simd::load_b(p + 128), Simd::load_b(p + 192),
-           Simd::load_b(p + 256), Simd::load_b(p + 320), Simd::load_b(p + 384),
-           Simd::load_b(p + 448)}};
-}
-// A fifth bit from bit v of the plane at p.
-OP_INLINE Numbers add_fifth(const Numbers& n, const std::byte* p) {
-  const B h = Simd::load_b(p);
-  return {
-      {Simd::or_b(n.v[0], Simd::bits_of<0, 1, 4>(h)), Simd::or_b(n.v[1], Simd::bits_of<1, 1, 4>(h)),
-       Simd::or_b(n.v[2], Simd::bits_of<2, 1, 4>(h)), Simd::or_b(n.v[3], Simd::bits_of<3, 1, 4>(h)),
-       Simd::or_b(n.v[4], Simd::bits_of<4, 1, 4>(h)), Simd::or_b(n.v[5], Simd::bits_of<5, 1, 4>(h)),
-       Simd::or_b(n.v[6], Simd::bits_of<6, 1, 4>(h)),
-       Simd::or_b(n.v[7], Simd::bits_of<7, 1, 4>(h))}};
-}
-// Bits 5 and 6 from the two planes at p.
-OP_INLINE Numbers add_upper(const Numbers& n, const std::byte* p) {
-  const B a = Simd::load_b(p), b = Simd::load_b(p + 64);
-  return {
-      {Simd::or_b(n.v[0], Simd::bits_of<0, 2, 4>(a)), Simd::or_b(n.v[1], Simd::bits_of<2, 2, 4>(a)),
-       Simd::or_b(n.v[2], Simd::bits_of<4, 2, 4>(a)), Simd::or_b(n.v[3], Simd::bits_of<6, 2, 4>(a)),
-       Simd::or_b(n.v[4], Simd::bits_of<0, 2, 4>(b)), Simd::or_b(n.v[5], Simd::bits_of<2, 2, 4>(b)),
-       Simd::or_b(n.v[6], Simd::bits_of<4, 2, 4>(b)),
-       Simd::or_b(n.v[7], Simd::bits_of<6, 2, 4>(b))}};
+template <int N>
+OP_INLINE Numbers load(const std::byte* p) {
+  return {{vector_of<N, 0>(p), vector_of<N, 1>(p), vector_of<N, 2>(p), vector_of<N, 3>(p),
+           vector_of<N, 4>(p), vector_of<N, 5>(p), vector_of<N, 6>(p), vector_of<N, 7>(p)}};
 }
 template <int Bits>
 OP_INLINE I dot_first(I s, const Numbers& n, const std::byte* x) {
@@ -99,12 +83,7 @@ struct Symmetric {
     for (std::size_t b = 0; b < k / 32; ++b, w += bytes) {
       if constexpr (sizeof...(J) <= 2) prefetch<bytes>(w);
       const F d = Simd::load_f16(w + Packed::scales);
-      Numbers n;
-      if constexpr (Bits == 4) {
-        n = load4(w + Packed::numbers);
-      } else {
-        n = load8(w + Packed::numbers);
-      }
+      const Numbers n = load<Bits>(w + Packed::numbers);
       (step(d, n, x[J] + 32 * b, x[J] + k + 8 * b, sums[J]), ...);
     }
     (Simd::store(acc + 16 * J, sums[J]), ...);
@@ -139,8 +118,7 @@ struct KForm {
         const F scale = Simd::mul(d, Simd::to_float(Simd::load_u8(w + Packed::scales + 16 * i)));
         const F minimum =
             Simd::mul(dmin, Simd::to_float(Simd::load_u8(w + Packed::minima + 16 * i)));
-        Numbers n = load4(p);
-        if constexpr (Bits == 5) n = add_fifth(n, p + Packed::high);
+        const Numbers n = load<Bits>(p);
         (step(scale, minimum, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), scaled[J][2 * i + 1],
               sums[J]),
          ...);
@@ -177,7 +155,7 @@ struct Signed6 {
         const std::byte* scales = w + Packed::scales + 32 * i;
         const F first = Simd::mul(d, Simd::to_float(Simd::load_i8(scales)));
         const F second = Simd::mul(d, Simd::to_float(Simd::load_i8(scales + 16)));
-        const Numbers n = add_upper(load4(p), p + Packed::high);
+        const Numbers n = load<6>(p);
         (step(first, second, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
       }
     }
@@ -225,12 +203,7 @@ struct AffineForm {
         const std::byte* p = w + Packed::numbers + Packed::sub_bytes * half;
         if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes + 32>(p);
         const F scale = Load::load(w + Packed::scales), bias = Load::load(w + Packed::biases);
-        Numbers n;
-        if constexpr (Bits == 4) {
-          n = load4(p);
-        } else {
-          n = load8(p);
-        }
+        const Numbers n = load<Bits>(p);
         (step(scale, bias, n, x[J] + 32 * b, x[J] + k + 8 * b, scaled[J][2 * i + 1], sums[J]), ...);
         w += half * bytes;
       }
