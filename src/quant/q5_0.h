@@ -3,6 +3,7 @@
 #define ONEPASS_QUANT_Q5_0_H_
 
 #include "quant/fit.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -14,14 +15,14 @@ struct BlockQ5_0 {
 };
 static_assert(sizeof(BlockQ5_0) == 22);
 
+// 0 .. 31
+OP_FN int number_of(const BlockQ5_0& block, int e) {
+  return (block.qs[e % 16] >> 4 * (e / 16) & 15) | (block.qh[e / 8] >> e % 8 & 1) << 4;
+}
+
 OP_FN void dequantize(const BlockQ5_0& block, float* out) {
   const float d = ops::op_f16_to_f32(block.d);
-  for (int j = 0; j < 16; ++j) {
-    const int low_bit = block.qh[j / 8] >> (j % 8) & 1;
-    const int high_bit = block.qh[j / 8 + 2] >> (j % 8) & 1;
-    out[j] = static_cast<float>(((block.qs[j] & 15) | low_bit << 4) - 16) * d;
-    out[j + 16] = static_cast<float>(((block.qs[j] >> 4) | high_bit << 4) - 16) * d;
-  }
+  for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e) - 16) * d;
 }
 
 // The element of largest magnitude becomes -16, so that the whole range is used.
@@ -37,6 +38,25 @@ OP_FN void quantize(const float* x, BlockQ5_0& block) {
     block.qh[j / 8 + 2] = static_cast<std::uint8_t>(block.qh[j / 8 + 2] | (high >> 4) << (j % 8));
   }
 }
+
+struct PackedQ5_0 {
+  using Family = SymmetricFamily<5, 16>;
+  using Block = BlockQ5_0;
+  static constexpr std::size_t elements = 32, scales = 0, numbers = 32, bytes = 32 + 320;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &block.d, 2);
+    for (std::size_t k = 0; k < 32; ++k) {
+      r16::put<5>(r16::at(dst, numbers), r, k, number_of(block, static_cast<int>(k)));
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float d = r16::f16_at(src, scales, r);
+    for (std::size_t k = 0; k < 32; ++k) {
+      out[k] = static_cast<float>(r16::get<5>(r16::at(src, numbers), r, k) - 16) * d;
+    }
+  }
+};
 
 }  // namespace onepass::quant
 

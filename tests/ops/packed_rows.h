@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "kernel_harness.h"
+#include "quant/blocks.h"
 #include "quant/packed.h"
-#include "quant/q4_k.h"
-#include "quant/q5_k.h"
-#include "quant/q6_k.h"
 
 namespace onepass::test {
 
-inline constexpr DType packable_types[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
-                                           DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType packable_types[] = {DType::f32,  DType::f16,  DType::bf16,
+                                           DType::q4_0, DType::q8_0, DType::q5_0,
+                                           DType::q4_k, DType::q5_k, DType::q6_k};
 
 struct NativeRows {
   std::vector<std::byte> bytes;
@@ -36,6 +35,7 @@ void append_blocks(NativeRows& m, std::size_t n, std::mt19937& g) {
     };
     block.d = scale();
     if constexpr (requires { block.dmin; }) block.dmin = scale();
+    if constexpr (requires { block.m; }) block.m = scale();
     float values[Block::elements];
     quant::dequantize(block, values);
     const auto* p = reinterpret_cast<const std::byte*>(&block);
@@ -49,21 +49,12 @@ inline NativeRows random_rows(DType type, std::uint32_t rows, std::uint32_t cols
   std::mt19937 g(seed);
   const std::size_t n = std::size_t{rows} * cols;
   switch (type) {
-    case DType::q4_0:
-      append_blocks<quant::BlockQ4_0>(m, n, g);
-      break;
-    case DType::q8_0:
-      append_blocks<quant::BlockQ8_0>(m, n, g);
-      break;
-    case DType::q4_k:
-      append_blocks<quant::BlockQ4_K>(m, n, g);
-      break;
-    case DType::q5_k:
-      append_blocks<quant::BlockQ5_K>(m, n, g);
-      break;
-    case DType::q6_k:
-      append_blocks<quant::BlockQ6_K>(m, n, g);
-      break;
+#define BLOCK(format, Block)              \
+  case DType::format:                     \
+    append_blocks<quant::Block>(m, n, g); \
+    break;
+    ONEPASS_BLOCK_FORMATS(BLOCK)
+#undef BLOCK
     default: {
       const Stored s = store(type, random_floats(n, seed));
       m.bytes = s.bytes;
