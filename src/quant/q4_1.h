@@ -3,6 +3,7 @@
 #define ONEPASS_QUANT_Q4_1_H_
 
 #include "quant/fit.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -13,12 +14,12 @@ struct BlockQ4_1 {
 };
 static_assert(sizeof(BlockQ4_1) == 20);
 
+// 0 .. 15
+OP_FN int number_of(const BlockQ4_1& block, int e) { return block.qs[e % 16] >> 4 * (e / 16) & 15; }
+
 OP_FN void dequantize(const BlockQ4_1& block, float* out) {
   const float d = ops::op_f16_to_f32(block.d), m = ops::op_f16_to_f32(block.m);
-  for (int j = 0; j < 16; ++j) {
-    out[j] = static_cast<float>(block.qs[j] & 15) * d + m;
-    out[j + 16] = static_cast<float>(block.qs[j] >> 4) * d + m;
-  }
+  for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e)) * d + m;
 }
 
 OP_FN void quantize(const float* x, BlockQ4_1& block) {
@@ -32,6 +33,30 @@ OP_FN void quantize(const float* x, BlockQ4_1& block) {
     block.qs[j] = static_cast<std::uint8_t>(low | (high << 4));
   }
 }
+
+// q4_1 and q5_1; their minima are the biases of the family.
+template <class BlockT, int Bits>
+struct PackedQ1 {
+  using Family = AffineFamily<Bits, F16Bits>;
+  using Block = BlockT;
+  static constexpr std::size_t elements = 32, scales = 0, biases = 32, numbers = 64;
+  static constexpr std::size_t sub_bytes = 64 * Bits, bytes = 64 + sub_bytes;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &block.d, 2);
+    std::memcpy(dst + biases + 2 * r, &block.m, 2);
+    for (std::size_t k = 0; k < 32; ++k) {
+      r16::put<Bits>(r16::at(dst, numbers), r, k, number_of(block, static_cast<int>(k)));
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float d = r16::f16_at(src, scales, r), m = r16::f16_at(src, biases, r);
+    for (std::size_t k = 0; k < 32; ++k) {
+      out[k] = static_cast<float>(r16::get<Bits>(r16::at(src, numbers), r, k)) * d + m;
+    }
+  }
+};
+using PackedQ4_1 = PackedQ1<BlockQ4_1, 4>;
 
 }  // namespace onepass::quant
 

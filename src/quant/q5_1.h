@@ -2,7 +2,7 @@
 #ifndef ONEPASS_QUANT_Q5_1_H_
 #define ONEPASS_QUANT_Q5_1_H_
 
-#include "quant/fit.h"
+#include "quant/q4_1.h"
 
 namespace onepass::quant {
 
@@ -14,14 +14,14 @@ struct BlockQ5_1 {
 };
 static_assert(sizeof(BlockQ5_1) == 24);
 
+// 0 .. 31
+OP_FN int number_of(const BlockQ5_1& block, int e) {
+  return (block.qs[e % 16] >> 4 * (e / 16) & 15) | (block.qh[e / 8] >> e % 8 & 1) << 4;
+}
+
 OP_FN void dequantize(const BlockQ5_1& block, float* out) {
   const float d = ops::op_f16_to_f32(block.d), m = ops::op_f16_to_f32(block.m);
-  for (int j = 0; j < 16; ++j) {
-    const int low_bit = block.qh[j / 8] >> (j % 8) & 1;
-    const int high_bit = block.qh[j / 8 + 2] >> (j % 8) & 1;
-    out[j] = static_cast<float>((block.qs[j] & 15) | low_bit << 4) * d + m;
-    out[j + 16] = static_cast<float>((block.qs[j] >> 4) | high_bit << 4) * d + m;
-  }
+  for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e)) * d + m;
 }
 
 OP_FN void quantize(const float* x, BlockQ5_1& block) {
@@ -38,6 +38,8 @@ OP_FN void quantize(const float* x, BlockQ5_1& block) {
     block.qh[j / 8 + 2] = static_cast<std::uint8_t>(block.qh[j / 8 + 2] | (high >> 4) << (j % 8));
   }
 }
+
+using PackedQ5_1 = PackedQ1<BlockQ5_1, 5>;
 
 }  // namespace onepass::quant
 

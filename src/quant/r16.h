@@ -29,7 +29,7 @@ template <int Bits>
 struct KFamily {};
 // value = scale * (number - 32), signed scales per 16 values, d per 256
 struct Signed6Family {};
-// value = scale * number + bias, both per 64 values
+// value = scale * number + bias, both per block of 32 or 64 values
 template <int Bits, class Half>
 struct AffineFamily {};
 // plain numbers; x stays f32

@@ -194,18 +194,19 @@ struct AffineForm {
     const std::byte* const x[] = {rows[J]...};
     F sums[] = {((void)J, Simd::zero())...};
     float scaled[sizeof...(J)][16];
+    constexpr std::size_t subs = elements / 32;
     const std::size_t blocks = k / 32;
     for (std::size_t begin = 0; begin < blocks; begin += 8) {
       const std::size_t count = blocks - begin < 8 ? blocks - begin : 8;
       (Simd::scaled_sums(x[J] + k + 8 * begin, count, scaled[J]), ...);
       for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t half = i % 2, b = begin + i;
-        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * half;
-        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes + 32>(p);
+        const std::size_t sub = i % subs, b = begin + i;
+        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * sub;
+        if constexpr (sizeof...(J) <= 2) prefetch<bytes / subs>(p);
         const F scale = Load::load(w + Packed::scales), bias = Load::load(w + Packed::biases);
         const Numbers n = load<Bits>(p);
         (step(scale, bias, n, x[J] + 32 * b, x[J] + k + 8 * b, scaled[J][2 * i + 1], sums[J]), ...);
-        w += half * bytes;
+        if (sub == subs - 1) w += bytes;
       }
     }
     (Simd::store(acc + 16 * J, sums[J]), ...);
