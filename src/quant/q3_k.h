@@ -3,6 +3,7 @@
 #define ONEPASS_QUANT_Q3_K_H_
 
 #include "quant/fit.h"
+#include "quant/q6_k.h"
 
 namespace onepass::quant {
 
@@ -21,17 +22,18 @@ OP_FN int scale_of(const BlockQ3_K& block, int j) {
   return (low | high << 4) - 32;
 }
 
+// 0 .. 7
+OP_FN int number_of(const BlockQ3_K& block, int e) {
+  const int plane = e / 32, l = e % 32;
+  return (block.qs[32 * (plane / 4) + l] >> 2 * (plane % 4) & 3) | (block.hmask[l] >> plane & 1)
+                                                                       << 2;
+}
+
 OP_FN void dequantize(const BlockQ3_K& block, float* out) {
   const float d = ops::op_f16_to_f32(block.d);
-  for (int j = 0; j < 16; ++j) {
-    const float scale = d * static_cast<float>(scale_of(block, j));
-    const std::uint8_t* qs = block.qs + 32 * (j / 8) + 16 * (j % 2);
-    const std::uint8_t* hmask = block.hmask + 16 * (j % 2);
-    const int plane = j / 2, shift = 2 * (plane % 4);
-    for (int l = 0; l < 16; ++l) {
-      const int q = (qs[l] >> shift & 3) + 4 * (hmask[l] >> plane & 1) - 4;
-      out[16 * j + l] = scale * static_cast<float>(q);
-    }
+  for (int e = 0; e < 256; ++e) {
+    const float scale = d * static_cast<float>(scale_of(block, e / 16));
+    out[e] = scale * static_cast<float>(number_of(block, e) - 4);
   }
 }
 
@@ -61,6 +63,8 @@ OP_FN void quantize(const float* x, BlockQ3_K& block) {
     }
   }
 }
+
+using PackedQ3_K = PackedFine<BlockQ3_K, 3, 4>;
 
 }  // namespace onepass::quant
 

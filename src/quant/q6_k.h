@@ -29,22 +29,26 @@ OP_FN void dequantize(const BlockQ6_K& block, float* out) {
   }
 }
 
-// Scales are [16][16] signed bytes.
-struct PackedQ6_K {
-  using Family = Signed6Family;
-  using Block = BlockQ6_K;
-  static constexpr std::size_t elements = 256, d = 0, scales = 32;
-  static constexpr std::size_t numbers = 288, sub_bytes = 384, bytes = 288 + 8 * 384;
+OP_FN int scale_of(const BlockQ6_K& block, int j) { return block.scales[j]; }
+
+// q3_k and q6_k. Scales are [16][16] signed bytes.
+template <class BlockT, int Bits, int Zero>
+struct PackedFine {
+  using Family = FineFamily<Bits, Zero>;
+  using Block = BlockT;
+  static constexpr std::size_t elements = 256, d = 0, scales = 32, numbers = 288;
+  static constexpr std::size_t sub_bytes = 64 * Bits, bytes = numbers + 8 * sub_bytes;
 
   static void put(const Block& block, std::size_t r, std::byte* dst) {
     std::memcpy(dst + d + 2 * r, &block.d, 2);
     for (std::size_t j = 0; j < 16; ++j) {
-      r16::at(dst, scales)[16 * j + r] = static_cast<std::uint8_t>(block.scales[j]);
+      const int scale = scale_of(block, static_cast<int>(j));
+      r16::at(dst, scales)[16 * j + r] = static_cast<std::uint8_t>(scale);
     }
     for (std::size_t j = 0; j < 8; ++j) {
       std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * j);
       for (std::size_t k = 0; k < 32; ++k) {
-        r16::put<6>(vectors, r, k, number_of(block, static_cast<int>(32 * j + k)));
+        r16::put<Bits>(vectors, r, k, number_of(block, static_cast<int>(32 * j + k)));
       }
     }
   }
@@ -53,11 +57,12 @@ struct PackedQ6_K {
     for (std::size_t e = 0; e < 256; ++e) {
       const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (e / 32));
       const auto sub = static_cast<std::int8_t>(r16::at(src, scales)[16 * (e / 16) + r]);
-      const int q = r16::get<6>(vectors, r, e % 32);
-      out[e] = scale * static_cast<float>(sub) * static_cast<float>(q - 32);
+      const int q = r16::get<Bits>(vectors, r, e % 32) - Zero;
+      out[e] = scale * static_cast<float>(sub) * static_cast<float>(q);
     }
   }
 };
+using PackedQ6_K = PackedFine<BlockQ6_K, 6, 32>;
 
 }  // namespace onepass::quant
 

@@ -27,8 +27,9 @@ struct SymmetricFamily {};
 // value = scale * number - minimum: 6-bit scales and minima per 32 values, d and dmin per 256
 template <int Bits>
 struct KFamily {};
-// value = scale * (number - 32), signed scales per 16 values, d per 256
-struct Signed6Family {};
+// value = scale * (number - Zero): signed bytes as scales per 16 values, d per 256
+template <int Bits, int Zero>
+struct FineFamily {};
 // value = scale * number + bias, both per block of 32 or 64 values
 template <int Bits, class Half>
 struct AffineFamily {};

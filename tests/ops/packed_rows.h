@@ -14,7 +14,7 @@ namespace onepass::test {
 
 inline constexpr DType packable_types[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
                                            DType::q8_0, DType::q4_1, DType::q5_0, DType::q5_1,
-                                           DType::q4_k, DType::q5_k, DType::q6_k};
+                                           DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
 
 struct NativeRows {
   std::vector<std::byte> bytes;

@@ -3,7 +3,7 @@
 // Each form has dot<J...>(w, rows, k, acc): acc[16 r + i] = product of row r of x with weight row
 // i, for the rows r in J, which stay in registers. The numbers of a block are unpacked once for
 // all of them. Per value of acc the steps are the same for every count of rows and every
-// instruction set: integer sums per 32 (q6_k: 16) values, then f32 in order of k.
+// instruction set: integer sums per 32 (q3_k, q6_k: 16) values, then f32 in order of k.
 
 namespace onepass::ops::OP_ISA {
 namespace {
@@ -128,16 +128,17 @@ struct KForm {
   }
 };
 
-template <class Packed>
-struct Signed6 {
+// value = d * scale * (number - Zero), scales per 16 values
+template <class Packed, int Bits, int Zero>
+struct Fine {
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
 
   static OP_INLINE void step(F first, F second, const Numbers& n, const std::byte* x,
                              const std::byte* tail, F& acc) {
     const F dx = Simd::set1(float_at(tail));
-    const I s = dot_first<6>(Simd::pair_dot(tail + 4, Simd::pair(-32, 0)), n, x);
-    const I t = dot_second<6>(Simd::pair_dot(tail + 4, Simd::pair(0, -32)), n, x);
+    const I s = dot_first<Bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, 0)), n, x);
+    const I t = dot_second<Bits>(Simd::pair_dot(tail + 4, Simd::pair(0, -Zero)), n, x);
     acc = Simd::fma(Simd::to_float(s), Simd::mul(first, dx), acc);
     acc = Simd::fma(Simd::to_float(t), Simd::mul(second, dx), acc);
   }
@@ -155,7 +156,7 @@ struct Signed6 {
         const std::byte* scales = w + Packed::scales + 32 * i;
         const F first = Simd::mul(d, Simd::to_float(Simd::load_i8(scales)));
         const F second = Simd::mul(d, Simd::to_float(Simd::load_i8(scales + 16)));
-        const Numbers n = load<6>(p);
+        const Numbers n = load<Bits>(p);
         (step(first, second, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
       }
     }
@@ -246,8 +247,8 @@ template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>> : Symmetric<Packed, Bits, Zero> {};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::KFamily<Bits>> : KForm<Packed, Bits> {};
-template <class Packed>
-struct FormOfFamily<Packed, quant::Signed6Family> : Signed6<Packed> {};
+template <class Packed, int Bits, int Zero>
+struct FormOfFamily<Packed, quant::FineFamily<Bits, Zero>> : Fine<Packed, Bits, Zero> {};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::AffineFamily<Bits, quant::F16Bits>>
     : AffineForm<Packed, Bits, LoadF16> {};
