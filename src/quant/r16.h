@@ -27,6 +27,9 @@ struct SymmetricFamily {};
 // value = scale * number - minimum: 6-bit scales and minima per 32 values, d and dmin per 256
 template <int Bits>
 struct KFamily {};
+// value = scale * number - minimum: 4-bit scales and minima per 16 values, d and dmin per 256
+template <int Bits>
+struct FineKFamily {};
 // value = scale * (number - Zero): signed bytes as scales per 16 values, d per 256
 template <int Bits, int Zero>
 struct FineFamily {};

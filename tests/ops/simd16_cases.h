@@ -118,6 +118,7 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
       S::dot16<4>(i, S::bits_of<0, 4>(w0), S::bits_of<4, 4>(w0), S::bits_of<0, 4>(w1),
                   S::bits_of<4, 4>(w1), in.x));
   put(out, "pair_dot", S::pair_dot(in.x, S::pair(-8, 3)));
+  put(out, "pair_dot of lanes", S::pair_dot(in.x, S::bit_and(i, S::set1_i(0x7fff7fff))));
   for (std::size_t n = 1; n <= 8; ++n) {
     float sums[16] = {};
     S::scaled_sums(in.blocks, n, sums);

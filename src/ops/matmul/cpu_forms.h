@@ -3,7 +3,7 @@
 // Each form has dot<J...>(w, rows, k, acc): acc[16 r + i] = product of row r of x with weight row
 // i, for the rows r in J, which stay in registers. The numbers of a block are unpacked once for
 // all of them. Per value of acc the steps are the same for every count of rows and every
-// instruction set: integer sums per 32 (q3_k, q6_k: 16) values, then f32 in order of k.
+// instruction set: integer sums per 32 (q2_k, q3_k, q6_k: 16) values, then f32 in order of k.
 
 namespace onepass::ops::OP_ISA {
 namespace {
@@ -122,6 +122,54 @@ struct KForm {
         (step(scale, minimum, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), scaled[J][2 * i + 1],
               sums[J]),
          ...);
+      }
+    }
+    (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+
+// value = d * scale * number - dmin * minimum, both per 16 values
+template <class Packed, int Bits>
+struct FineK {
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+
+  // Scales and minima of both halves; two minima per lane for pair_dot.
+  struct Scales {
+    F first, second, dmin;
+    I minima;
+  };
+  static OP_INLINE Scales scales_of(const std::byte* w, std::size_t i) {
+    const F d = Simd::load_f16(w + Packed::d);
+    const I a = Simd::load_u8(w + Packed::scales + 32 * i);
+    const I b = Simd::load_u8(w + Packed::scales + 32 * i + 16);
+    const I low = Simd::set1_i(15), high = Simd::set1_i(0xf0);
+    return {Simd::mul(d, Simd::to_float(Simd::bit_and(a, low))),
+            Simd::mul(d, Simd::to_float(Simd::bit_and(b, low))), Simd::load_f16(w + Packed::dmin),
+            Simd::bit_or(Simd::srl<4>(a), Simd::shl<12>(Simd::bit_and(b, high)))};
+  }
+  static OP_INLINE void step(const Scales& scales, const Numbers& n, const std::byte* x,
+                             const std::byte* tail, F& acc) {
+    const F s = Simd::to_float(dot_first<Bits>(Simd::set1_i(0), n, x));
+    const F t = Simd::to_float(dot_second<Bits>(Simd::set1_i(0), n, x));
+    const F minima = Simd::to_float(Simd::pair_dot(tail + 4, scales.minima));
+    F sum = Simd::fma(s, scales.first, Simd::mul(t, scales.second));
+    sum = Simd::fnma(minima, scales.dmin, sum);
+    acc = Simd::fma(sum, Simd::set1(float_at(tail)), acc);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    const std::byte* const x[] = {rows[J]...};
+    F sums[] = {((void)J, Simd::zero())...};
+    for (std::size_t b = 0; b < k / 32; b += 8, w += bytes) {
+      if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * i;
+        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes>(p);
+        const Scales scales = scales_of(w, i);
+        const Numbers n = load<Bits>(p);
+        (step(scales, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
       }
     }
     (Simd::store(acc + 16 * J, sums[J]), ...);
@@ -247,6 +295,8 @@ template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>> : Symmetric<Packed, Bits, Zero> {};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::KFamily<Bits>> : KForm<Packed, Bits> {};
+template <class Packed, int Bits>
+struct FormOfFamily<Packed, quant::FineKFamily<Bits>> : FineK<Packed, Bits> {};
 template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::FineFamily<Bits, Zero>> : Fine<Packed, Bits, Zero> {};
 template <class Packed, int Bits>

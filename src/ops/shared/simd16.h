@@ -19,7 +19,7 @@
 //   dot16<Bits>            four B of unsigned Bits-bit numbers (row r: bytes 4 r .. 4 r + 3) with
 //   16
 //                          signed bytes at x, exact, added to an I; x above -128
-//   pair_dot               broadcast of c.first * s[0] + c.second * s[1] for two i16 at s
+//   pair_dot               c.first * s[0] + c.second * s[1] for two i16 at s, two per lane of c
 // and the functions exp, tanh, sigmoid, silu, gelu of simd16_math.h, equal to those of scalar.h.
 //
 // Code between simd16_*.h and end_isa.h lives inside onepass::ops::OP_ISA, uses no lambdas (clang

@@ -227,8 +227,8 @@ struct Simd {
     return set1_i(static_cast<std::uint16_t>(first_value) | second * 65536);
   }
   static OP_INLINE I pair_dot(const void* s, I c) {
-    const __m256i v = _mm256_madd_epi16(four(s, 0), c.a);
-    return {v, v};
+    const __m256i v = four(s, 0);
+    return {_mm256_madd_epi16(v, c.a), _mm256_madd_epi16(v, c.b)};
   }
   static OP_INLINE void scaled_sums(const void* p, std::size_t n, float* f) {
     const char* from = static_cast<const char*>(p);

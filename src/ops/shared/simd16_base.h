@@ -288,7 +288,7 @@ struct Simd {
     }
     return r;
   }
-  // Two i16 for pair_dot.
+  // The same two i16 for pair_dot in every lane.
   static I pair(std::int16_t first, std::int16_t second) {
     return set1_i(wrap((word(first) & 0xffffu) | word(second) << 16));
   }

@@ -296,8 +296,10 @@ struct Simd {
   static OP_INLINE I pair_dot(const void* s, I c) {
     std::int16_t t[2];
     std::memcpy(t, s, 4);
-    const std::int32_t both = vgetq_lane_s32(c.v[0], 0);
-    return set1_i(static_cast<std::int16_t>(both & 0xffff) * t[0] + (both >> 16) * t[1]);
+    const I first = sra<16>(shl<16>(c)), second = sra<16>(c);
+#define OP_F(i) vmlaq_n_s32(vmulq_n_s32(first.v[i], t[0]), second.v[i], t[1])
+    return OP_EACH(OP_F);
+#undef OP_F
   }
   static OP_INLINE void scaled_sums(const void* p, std::size_t n, float* f) {
     const char* from = static_cast<const char*>(p);
