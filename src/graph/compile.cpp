@@ -78,7 +78,7 @@ Result<Compilation> Compilation::of(NodeList& recorded, const CompileOptions& op
                  graph::fuse(recorded, options.close_fusions,
                              options.fuse ? fusion_rows() : std::span<const FusionRow>{}));
   // What was recorded between dispatches that are one now stands nowhere.
-  if (c.fused_.report.count > 0 || options.policy != Policy::recorded) c.options_.recompute = true;
+  if (c.fused_.count > 0 || options.policy != Policy::recorded) c.options_.recompute = true;
   c.fuse_ns = watch.lap_ns();
   ONEPASS_ASSIGN(c.lowered_, lower(c.list()));
   c.lower_ns = watch.lap_ns();

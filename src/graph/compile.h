@@ -55,14 +55,14 @@ struct Part {
 
 class Compilation {
  public:
-  // Up to memory. Scratch of the list gets its place; `arena`, where given, is used for it and
-  // grown where it is too small. The list must outlive the compilation.
+  // Up to memory. The list is rewritten by fusing, and its scratch gets its place; `arena`, where
+  // given, is used for it and grown where it is too small. The list must outlive the compilation.
   static Result<Compilation> of(NodeList& recorded, const CompileOptions& options,
                                 std::shared_ptr<ArenaBlock>* arena = nullptr);
 
-  // What is compiled: the recorded list, or the one that came of it.
-  NodeList& list() const noexcept { return fused_.list ? *fused_.list : *recorded_; }
-  const FuseReport& fused() const noexcept { return fused_.report; }
+  // The recorded list, fused.
+  NodeList& list() const noexcept { return *list_; }
+  const FuseReport& fused() const noexcept { return fused_; }
   const Dag& dag() const noexcept { return dag_; }
   const PlacedMemory& memory() const noexcept { return memory_; }
   std::uint64_t persistent_bytes() const noexcept { return lowered_.persistent_bytes; }
@@ -78,8 +78,8 @@ class Compilation {
   std::uint64_t fuse_ns = 0, lower_ns = 0, order_ns = 0, memory_ns = 0;
 
  private:
-  Compilation(NodeList& recorded, const CompileOptions& options) noexcept
-      : recorded_(&recorded), options_(options) {}
+  Compilation(NodeList& list, const CompileOptions& options) noexcept
+      : list_(&list), options_(options) {}
   Status place(std::shared_ptr<ArenaBlock>* arena);
   Status check_closure(HazardWorkspace& workspace) const;
   Groups groups(std::span<const std::uint32_t> order) const;
@@ -89,9 +89,9 @@ class Compilation {
   void fill(std::span<const std::uint32_t> order, Recording& out) const;
   Dependencies dependencies_of(std::span<const std::uint32_t> order) const;
 
-  NodeList* recorded_;
+  NodeList* list_;
   CompileOptions options_;
-  Fused fused_;
+  FuseReport fused_;
   Lowered lowered_;
   Dag dag_;  // empty where nothing needs it
   std::vector<std::uint32_t> order_;

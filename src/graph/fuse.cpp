@@ -17,27 +17,23 @@ class Fuser {
   Fuser(NodeList& list, bool close, std::span<const FusionRow> rows)
       : list_(list), close_(close), rows_(rows) {}
 
-  Result<Fused> run() {
-    Fused out;
-    if (!has_candidates()) return out;
+  Result<FuseReport> run() {
+    FuseReport report;
+    if (!has_candidates()) return report;
     ONEPASS_TRY(load());
     for (const FusionRow& row : rows_) {
       if (!row.exact && !close_) continue;
-      const std::vector<std::uint32_t>& candidates = by_op_[static_cast<std::size_t>(row.first)];
-      for (std::size_t at = 0; at < candidates.size(); ++at) {
-        const std::uint32_t i = candidates[at];
+      for (std::uint32_t i = 0; i < ops_.size(); ++i) {
         // A node that took another in may take a third: Q, K, V.
-        while (nodes_[i].alive && nodes_[i].d.op == row.first && try_row(row, i)) {
-          count(row, out.report);
-        }
+        while (ops_[i] == row.first && nodes_[i].alive && try_row(row, i)) count(row, report);
       }
     }
-    if (out.report.count == 0 && conversions_ == nullptr) return out;
-    ONEPASS_ASSIGN(out.list, rebuild());
-    return out;
+    if (report.count != 0 || conversions_ != nullptr) ONEPASS_TRY(rewrite());
+    return report;
   }
 
  private:
+  using Bytes = std::array<Range, max_views>;
   struct Node {
     std::uint32_t source = 0;  // of the list; not of a conversion
     bool is_dispatch = false;
@@ -47,12 +43,13 @@ class Fuser {
     bool by_hand = false;  // accesses were not given by the views
     bool opaque = false;
     Dispatch d;
-    std::array<Range, max_views> bytes;  // of d.views
+    Bytes bytes;  // of d.views, by set_bytes
   };
 
-  void set_bytes(Node& n) const {
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      n.bytes[k] = is_bound(n.d.views[k]) ? list_.range_of(n.d.views[k]) : Range{};
+  // Of the views of a dispatch; those of one that is not there overlap nothing.
+  void set_bytes(const Dispatch& d, Bytes& out) const {
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      out[k] = is_bound(d.views[k]) ? list_.range_of(d.views[k]) : Range{};
     }
   }
 
@@ -75,17 +72,15 @@ class Fuser {
   }
 
   Status load() {
-    nodes_.reserve(list_.size());
-    touching_.resize(list_.regions().size());
+    nodes_.reserve(list_.size() * 2);  // conversions too
     for (std::uint32_t i = 0; i < list_.size(); ++i) {
-      Node n;
+      const KernelRow* const conversion = list_.is_dispatch(i) ? conversion_row(i) : nullptr;
+      Node* const converted = conversion != nullptr ? &nodes_.emplace_back() : nullptr;
+      Node& n = nodes_.emplace_back();
       n.source = i;
-      n.is_dispatch = list_.is_dispatch(i);
       n.is_fence = list_.node(i).kind == CapturedNode::Kind::fence;
-      if (!n.is_dispatch) {
-        nodes_.push_back(n);
-        continue;
-      }
+      if (!list_.is_dispatch(i)) continue;
+      n.is_dispatch = true;
       n.d = list_.dispatch(i);
       const KernelEntry* e =
           n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
@@ -93,29 +88,28 @@ class Fuser {
       n.by_hand = n.opaque || (e != nullptr && e->slots.empty());
       if (e != nullptr && !e->slots.empty()) set_access(n.d, e->slots.c_str());
       if (e == nullptr) set_access(n.d, info(n.d.op).slots);
-      if (const KernelRow* row = conversion_row(i)) ONEPASS_TRY(convert(*row, n));
-      const auto at = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.push_back(n);
-      if (n.opaque) opaque_.push_back(at);
-      for (const Range& r : list_.ranges(i)) touch(r.region, at);
-      if (n.changed) touch(list_.region_of(n.d.views[0]), at);
+      if (converted != nullptr) ONEPASS_TRY(convert(*conversion, n, *converted));
     }
+    touching_.resize(list_.regions().size());
+    ops_.assign(nodes_.size(), Op::custom);
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
       Node& n = nodes_[i];
+      if (n.opaque) opaque_.push_back(i);
       if (n.is_fence || n.opaque) walls_.push_back(i);
       if (!n.is_dispatch) continue;
-      set_bytes(n);
+      ops_[i] = n.d.op;
+      set_bytes(n.d, n.bytes);
       for (std::size_t k = 0; k < n.d.n_views; ++k) {
         if (is_bound(n.d.views[k])) touch(n.bytes[k].region, i);
       }
-      if (n.d.op < Op::count_) by_op_[static_cast<std::size_t>(n.d.op)].push_back(i);
+      if (!n.by_hand) continue;
+      for (const Range& r : list_.ranges(n.source)) touch(r.region, i);
     }
     return {};
   }
 
-  // A dispatch in front of the product, which from now on reads what it writes.
-  Status convert(const KernelRow& row, Node& product) {
-    Node n;
+  // What stands in front of the product, which from now on reads what that writes.
+  Status convert(const KernelRow& row, Node& product, Node& n) {
     std::uint64_t bytes = 0;
     if (!row.convert(product.d, n.d, bytes)) {
       return fail(ErrorCode::unsupported,
@@ -129,14 +123,10 @@ class Fuser {
       list_.add_table(conversions_);
     }
     ONEPASS_ASSIGN(const View out, list_.add_scratch(*conversions_, bytes));
-    touching_.resize(list_.regions().size());
     n.d.bind(out);
     n.d.file = product.d.file;
     n.d.line = product.d.line;
     n.is_dispatch = n.changed = true;
-    const auto at = static_cast<std::uint32_t>(nodes_.size());
-    for (std::size_t k = 0; k < n.d.n_views; ++k) touch(list_.region_of(n.d.views[k]), at);
-    nodes_.push_back(n);
     product.d.views[0] = out;
     product.d.input = row.input;
     product.changed = true;
@@ -151,39 +141,34 @@ class Fuser {
     }
   }
 
-  static void insert(std::vector<std::uint32_t>& ascending, std::uint32_t node) {
-    const auto it = std::lower_bound(ascending.begin(), ascending.end(), node);
-    if (it == ascending.end() || *it != node) ascending.insert(it, node);
+  void touch(std::uint32_t region, std::uint32_t node) {
+    std::vector<std::uint32_t>& t = touching_[region];
+    if (t.empty()) t.reserve(8);
+    const auto at =
+        t.empty() || t.back() < node ? t.end() : std::lower_bound(t.begin(), t.end(), node);
+    if (at == t.end() || *at != node) t.insert(at, node);
   }
-  void touch(std::uint32_t region, std::uint32_t node) { insert(touching_[region], node); }
 
   static bool overlap(const Range& a, const Range& b) {
     return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
   }
   static bool is_bound(const View& v) { return v.bytes != 0 && v.buffer; }
 
-  // In bytes, not in buffer ids: two imports of the same host memory overlap.
-  bool same_bytes(const View& a, const View& b) const {
-    return is_bound(a) && is_bound(b) && overlap(list_.range_of(a), list_.range_of(b));
-  }
-
-  // What dispatch i does to the bytes of a view.
+  // What dispatch i does to bytes.
   struct Effect {
     bool touches = false, reads = false, writes = false, covers = false, by_hand = false;
   };
-  Effect effect(std::uint32_t i, const View& v) const {
+  Effect effect(std::uint32_t i, const Range& bytes) const {
     Effect e;
-    if (!is_bound(v)) return e;
+    if (bytes.lo == bytes.hi) return e;
     const Node& n = nodes_[i];
     if (n.by_hand) {
-      const Range bytes = list_.range_of(v);
       for (const Range& r : list_.ranges(n.source)) e.by_hand |= overlap(r, bytes);
       e.touches = e.reads = e.writes = e.by_hand || n.opaque;
       return e;
     }
-    const Range bytes = list_.range_of(v);
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (!is_bound(n.d.views[k]) || !overlap(n.bytes[k], bytes)) continue;
+      if (!overlap(n.bytes[k], bytes)) continue;
       e.touches = true;
       e.reads |= reads(n.d.access[k]);
       e.writes |= writes(n.d.access[k]);
@@ -192,16 +177,17 @@ class Fuser {
     return e;
   }
 
-  // The only reader of what dispatch `first` wrote to the view, or ~0.
-  std::uint32_t single_consumer(std::uint32_t first, const View& v) const {
+  // The only reader of what dispatch `first` wrote to its view k, or ~0.
+  std::uint32_t single_consumer(std::uint32_t first, std::size_t k) const {
+    const Range& bytes = nodes_[first].bytes[k];
     std::uint32_t consumer = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
-    const std::vector<std::uint32_t>& t = touching_[list_.region_of(v)];
+    const std::vector<std::uint32_t>& t = touching_[bytes.region];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
       if (*it > may_read) return ~0u;
       if (!nodes_[*it].alive) continue;
-      const Effect e = effect(*it, v);
+      const Effect e = effect(*it, bytes);
       if (!e.touches) continue;
       if (e.by_hand) return ~0u;
       if (e.reads) {
@@ -214,18 +200,18 @@ class Fuser {
         return ~0u;
       }
     }
-    return may_read == ~0u && list_.is_dead_after(v) ? consumer : ~0u;
+    return may_read == ~0u ? consumer : ~0u;
   }
 
-  // Whether the dispatch can be run after node k instead of before it.
-  bool may_pass(const Dispatch& d, std::uint32_t k) const {
-    const Node& n = nodes_[k];
+  // Whether dispatch i can be run after node k instead of before it.
+  bool may_pass(std::uint32_t i, std::uint32_t k) const {
+    const Node &first = nodes_[i], &n = nodes_[k];
     if (n.is_fence) return false;
     if (!n.is_dispatch || !n.alive) return true;
     if (n.opaque) return false;
-    for (std::size_t i = 0; i < d.n_views; ++i) {
-      const Effect e = effect(k, d.views[i]);
-      if (writes(d.access[i]) ? e.touches : e.writes) return false;
+    for (std::size_t v = 0; v < first.d.n_views; ++v) {
+      const Effect e = effect(k, first.bytes[v]);
+      if (writes(first.d.access[v]) ? e.touches : e.writes) return false;
     }
     return true;
   }
@@ -252,7 +238,7 @@ class Fuser {
       if (!writes(first.access[k]) || !is_bound(first.views[k])) continue;
       const View& v = first.views[k];
       const std::uint32_t reader =
-          list_.is_dead_after(v) && !reads(first.access[k]) ? single_consumer(i, v) : ~0u;
+          list_.is_dead_after(v) && !reads(first.access[k]) ? single_consumer(i, k) : ~0u;
       if (reader == ~0u || nodes_[reader].d.op != row.second) continue;
       if (j == ~0u) j = reader;
       if (j == reader) vanished_.push_back(v);
@@ -261,7 +247,7 @@ class Fuser {
     const Dispatch& second = nodes_[j].d;
     for (std::size_t k = 0; k < second.n_views; ++k) {
       for (std::size_t o = 0; o < first.n_views; ++o) {
-        if (!writes(first.access[o]) || !same_bytes(first.views[o], second.views[k])) continue;
+        if (!writes(first.access[o]) || !overlap(nodes_[i].bytes[o], nodes_[j].bytes[k])) continue;
         // Read whole, or overwritten whole once it has been read.
         const bool may_stay = row.kind == FusionKind::chain_keeping && !writes(second.access[k]);
         if (!has_vanished(first.views[o]) && !may_stay) return false;
@@ -269,7 +255,7 @@ class Fuser {
       }
     }
     for (std::uint32_t k = i + 1; k < j; ++k) {
-      if (!may_pass(first, k)) return false;
+      if (!may_pass(i, k)) return false;
     }
     return merge(row, i, j);
   }
@@ -283,7 +269,7 @@ class Fuser {
       if (n.is_dispatch && n.alive && !n.by_hand && n.d.op == row.second && merge(row, i, j)) {
         return true;
       }
-      if (!may_pass(nodes_[i].d, j)) return false;
+      if (!may_pass(i, j)) return false;
     }
     return false;
   }
@@ -299,18 +285,23 @@ class Fuser {
     if (!row.merge(first, second, fused)) return false;
     if (fused.n_views > info(fused.op).n_slots) return false;
     const KernelRow* const kernel = list_.device().find_row(fused);
-    Launch launch;
-    if (kernel == nullptr || !launch_of(list_.device(), *kernel, fused, launch)) return false;
+    if (kernel == nullptr) return false;
     fused.input = kernel->input;
-    if (!same_accesses(first, second, fused) || !safe_overlaps(row, fused)) return false;
+    if (!same_accesses(first, second, fused)) return false;
+    Bytes bytes;
+    set_bytes(fused, bytes);
+    if (!safe_overlaps(row, fused, bytes)) return false;
+    // Last: where the device's limits forbid the launch, an error is written.
+    Launch launch;
+    if (!launch_of(list_.device(), *kernel, fused, launch)) return false;
 
     nodes_[i].alive = false;
     nodes_[j].d = fused;
+    nodes_[j].bytes = bytes;
     nodes_[j].changed = true;
-    set_bytes(nodes_[j]);
-    insert(by_op_[static_cast<std::size_t>(fused.op)], j);
+    ops_[j] = fused.op;
     for (std::size_t k = 0; k < fused.n_views; ++k) {
-      if (is_bound(fused.views[k])) touch(list_.region_of(fused.views[k]), j);
+      if (is_bound(fused.views[k])) touch(bytes[k].region, j);
     }
     return true;
   }
@@ -354,11 +345,11 @@ class Fuser {
     return true;
   }
 
-  bool safe_overlaps(const FusionRow& row, const Dispatch& d) const {
+  static bool safe_overlaps(const FusionRow& row, const Dispatch& d, const Bytes& bytes) {
     for (std::size_t o = 0; o < d.n_views; ++o) {
-      if (!writes(d.access[o]) || !is_bound(d.views[o])) continue;
+      if (!writes(d.access[o])) continue;
       for (std::size_t i = 0; i < d.n_views; ++i) {
-        if (i == o || !same_bytes(d.views[o], d.views[i])) continue;
+        if (i == o || !overlap(bytes[o], bytes[i])) continue;
         const bool allowed = reads(d.access[i]) && !writes(d.access[i]) &&
                              std::strchr(row.in_place, "0123456789abcdef"[i]) != nullptr;
         if (!allowed || d.views[o] != d.views[i]) return false;
@@ -378,10 +369,13 @@ class Fuser {
     for (const std::uint32_t j : touching_operands(i)) {
       if (j >= end) return false;
       if (!nodes_[j].alive) continue;
-      if (computes_same(first, nodes_[j].d, out) && redirect(j, out, result)) return true;
+      if (computes_same(first, nodes_[j].d, out) &&
+          redirect(j, out, result, nodes_[i].bytes[out])) {
+        return true;
+      }
       // From here on the operands or the result are other values.
       for (std::size_t k = 0; k < first.n_views; ++k) {
-        if (effect(j, first.views[k]).writes) return false;
+        if (effect(j, nodes_[i].bytes[k]).writes) return false;
       }
     }
     return false;
@@ -424,18 +418,19 @@ class Fuser {
   }
 
   // Readers of dispatch j's output read `result` instead, as far as both live; then j goes.
-  bool redirect(std::uint32_t j, std::size_t out, const View& result) {
+  bool redirect(std::uint32_t j, std::size_t out, const View& result, const Range& result_bytes) {
     const View v = nodes_[j].d.views[out];
-    if (!list_.is_dead_after(v) || same_bytes(v, result)) return false;
+    const Range bytes = nodes_[j].bytes[out];
+    if (!list_.is_dead_after(v) || overlap(bytes, result_bytes)) return false;
     readers_.clear();
     bool redefined = false;
     for (std::uint32_t k = j + 1; k < nodes_.size() && !redefined; ++k) {
       if (!nodes_[k].is_dispatch || !nodes_[k].alive) continue;
       if (nodes_[k].opaque) return false;
-      const Effect e = effect(k, v);
+      const Effect e = effect(k, bytes);
       if (e.by_hand) return false;
       if (e.reads) {
-        if (e.writes || !reads_whole(nodes_[k].d, v)) return false;
+        if (e.writes || !reads_whole(nodes_[k], v, bytes)) return false;
         readers_.push_back(k);
       } else if (e.writes) {
         if (!e.covers) return false;
@@ -444,7 +439,7 @@ class Fuser {
     }
     if (readers_.empty()) return false;
     for (std::uint32_t k = j + 1; k <= readers_.back(); ++k) {
-      if (nodes_[k].is_dispatch && nodes_[k].alive && effect(k, result).writes) return false;
+      if (nodes_[k].is_dispatch && nodes_[k].alive && effect(k, result_bytes).writes) return false;
     }
     for (const std::uint32_t k : readers_) {
       Dispatch& d = nodes_[k].d;
@@ -452,17 +447,17 @@ class Fuser {
         if (d.views[s] == v) d.views[s] = result;
       }
       nodes_[k].changed = true;
-      set_bytes(nodes_[k]);
-      touch(list_.region_of(result), k);
+      set_bytes(d, nodes_[k].bytes);
+      touch(result_bytes.region, k);
     }
     nodes_[j].alive = false;
     return true;
   }
 
   // True when the dispatch touches the view's bytes only as exactly this view.
-  bool reads_whole(const Dispatch& d, const View& v) const {
-    for (std::size_t k = 0; k < d.n_views; ++k) {
-      if (same_bytes(d.views[k], v) && d.views[k] != v) return false;
+  static bool reads_whole(const Node& n, const View& v, const Range& bytes) {
+    for (std::size_t k = 0; k < n.d.n_views; ++k) {
+      if (overlap(n.bytes[k], bytes) && n.d.views[k] != v) return false;
     }
     return true;
   }
@@ -478,19 +473,13 @@ class Fuser {
     report.rules.push_back({row.name, 1});
   }
 
-  Result<std::unique_ptr<NodeList>> rebuild() const {
-    auto out = std::make_unique<NodeList>(list_.device_ptr());
-    for (const auto& table : list_.tables()) out->add_table(table);
-    for (const MemRange& range : list_.discarded()) out->discard(range);
-    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
-      if (!nodes_[i].alive) continue;
-      if (nodes_[i].changed) {
-        ONEPASS_TRY(out->append(nodes_[i].d, std::nullopt, {}, {}));
-      } else {
-        ONEPASS_TRY(out->append_copy(list_, nodes_[i].source));
-      }
+  Status rewrite() const {
+    std::vector<NodeList::Rewritten> nodes;
+    nodes.reserve(nodes_.size());
+    for (const Node& n : nodes_) {
+      if (n.alive) nodes.push_back({n.source, n.changed ? &n.d : nullptr});
     }
-    return out;
+    return list_.rewrite(nodes);
   }
 
   NodeList& list_;
@@ -501,15 +490,14 @@ class Fuser {
   std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
   std::shared_ptr<ScratchTable> conversions_;         // null: none was necessary
   std::vector<std::uint32_t> walls_;                  // fences and those, ascending
-  // Per op, ascending; also nodes that have become another op or nothing.
-  std::array<std::vector<std::uint32_t>, static_cast<std::size_t>(Op::count_)> by_op_;
+  std::vector<Op> ops_;                               // of each node, custom where it has none
   std::vector<View> vanished_;
   std::vector<std::uint32_t> readers_;
 };
 
 }  // namespace
 
-Result<Fused> fuse(NodeList& list, bool close, std::span<const FusionRow> rows) {
+Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows) {
   return Fuser(list, close, rows).run();
 }
 

@@ -2,17 +2,10 @@
 // takes, and rows of fusions.def are applied.
 #pragma once
 
-#include <memory>
-
 #include "core/tables.h"
 #include "graph/nodes.h"
 
 namespace onepass::graph {
-
-struct Fused {
-  std::unique_ptr<NodeList> list;  // null: nothing to do, the list stays as it is
-  FuseReport report;
-};
 
 // Where a product's kernel takes view 0 in another form than it was recorded with, a conversion
 // goes in front. Then, row by row, two dispatches become one at the place of the second when
@@ -25,7 +18,10 @@ struct Fused {
 //   they read;
 // - an output of the fused dispatch overlaps an input only where in_place of the row allows it;
 // - the device has a kernel that accepts it, and launches it within its limits.
-Result<Fused> fuse(NodeList& list, bool close, std::span<const FusionRow> rows);
-inline Result<Fused> fuse(NodeList& list, bool close) { return fuse(list, close, fusion_rows()); }
+// The list is rewritten; an error changes nothing but its tables.
+Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows);
+inline Result<FuseReport> fuse(NodeList& list, bool close) {
+  return fuse(list, close, fusion_rows());
+}
 
 }  // namespace onepass::graph

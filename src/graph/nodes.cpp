@@ -60,10 +60,17 @@ void NodeList::restore_retained(std::vector<BufferId> ids) noexcept {
   for (const BufferId id : retained_) locals_[id.slot].generation = id.generation;
 }
 
-std::vector<BufferId> NodeList::imported() const {
+std::vector<BufferId> NodeList::buffers() const {
+  std::vector<std::uint8_t> named(regions_.size(), 0);
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    for (const View& v : views(i)) {
+      if (v.buffer) named[region_of(v)] = 1;
+    }
+    for (const graph::Range& r : ranges(i)) named[r.region] = 1;
+  }
   std::vector<BufferId> out;
   for (const BufferId id : retained_) {
-    if (locals_[id.slot].at.region == host_region_) out.push_back(id);
+    if (named[locals_[id.slot].at.region] != 0) out.push_back(id);
   }
   return out;
 }
@@ -480,6 +487,34 @@ void NodeList::permute(std::span<const std::uint32_t> order) {
   next.room(order.size());
   for (const std::uint32_t i : order) next.push_back(nodes_[i]);
   nodes_ = std::move(next);
+}
+
+Status NodeList::rewrite(std::span<const Rewritten> nodes) {
+  // What is appended on the way stands nowhere until the end.
+  struct Undo {
+    NodeList& list;
+    const Mark mark;
+    const std::size_t dispatches;
+    bool is_due = true;
+    ~Undo() {
+      if (!is_due) return;
+      list.rollback(mark);
+      list.dispatches_ = dispatches;
+    }
+  } undo{*this, mark(), dispatches_};
+  default_label = default_group = nullptr;
+  Tape<StoredNode> next;
+  next.room(nodes.size());
+  std::size_t dispatches = 0;
+  for (const Rewritten& n : nodes) {
+    if (n.dispatch != nullptr) ONEPASS_TRY(append(*n.dispatch, std::nullopt, {}, {}));
+    next.push_back(n.dispatch != nullptr ? nodes_.back() : nodes_[n.source]);
+    dispatches += next.back().kind == CapturedNode::Kind::dispatch ? 1 : 0;
+  }
+  undo.is_due = false;
+  nodes_ = std::move(next);
+  dispatches_ = dispatches;
+  return {};
 }
 
 Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {

@@ -99,6 +99,12 @@ class NodeList {
   void drop_barriers() noexcept;
   // Keeps the nodes named, in that order; the others (barriers) go.
   void permute(std::span<const std::uint32_t> order);
+  struct Rewritten {
+    std::uint32_t source = 0;            // a node that stays as it is,
+    const Dispatch* dispatch = nullptr;  // or a new one
+  };
+  // The list has these nodes from now on. An error changes nothing.
+  Status rewrite(std::span<const Rewritten> nodes);
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(nodes_.size()); }
   const StoredNode& node(std::uint32_t i) const noexcept { return nodes_[i]; }
@@ -160,8 +166,8 @@ class NodeList {
   // Takes over the references to the buffers: the list's users keep them from now on.
   std::vector<BufferId> take_retained() noexcept;
   void restore_retained(std::vector<BufferId> ids) noexcept;  // undoes take_retained
-  // Buffers of imported host memory, which share one region.
-  std::vector<BufferId> imported() const;
+  // Those that a dispatch names; of imported host memory, which shares one region, all.
+  std::vector<BufferId> buffers() const;
 
   std::size_t dispatch_count() const noexcept { return dispatches_; }
   std::size_t barrier_count() const noexcept { return nodes_.size() - dispatches_; }

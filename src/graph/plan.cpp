@@ -38,12 +38,8 @@ Result<std::shared_ptr<PlanState>> PlanState::compile(NodeList& recorded,
   ONEPASS_ASSIGN(graph::Part part, c.part(0, c.size()));
   RecordedPass& pass = *part.pass;
   pass.label = options.label ? options.label : "plan";
-  for (const NodeList::Region& region : c.list().regions()) {
-    if (region.buffer && !region.is_scratch()) pass.required.push_back(region.buffer);
-  }
+  pass.required = c.list().buffers();
   if (options.step != nullptr) pass.required.push_back(options.step->view().buffer);
-  const auto imported = c.list().imported();
-  pass.required.insert(pass.required.end(), imported.begin(), imported.end());
 
   PlanReport& report = plan->report;
   report.fused = c.fused();

@@ -61,9 +61,7 @@ Result<FuseReport> ComputeGraph::fuse(const Device& device, bool close) {
     if (&list_->device() != &device.state()) {
       return fail(ErrorCode::invalid_argument, "fuse: the graph belongs to another device");
     }
-    ONEPASS_ASSIGN(graph::Fused fused, graph::fuse(*list_, close));
-    if (fused.list) list_ = std::move(fused.list);
-    return fused.report;
+    return graph::fuse(*list_, close);
   });
 }
 
