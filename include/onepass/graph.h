@@ -45,8 +45,15 @@ struct FuseReport {
     const char* name;
     std::uint32_t count;
   };
+  // Dispatches that stayed apart, and why.
+  struct Kept {
+    const char* name;
+    std::uint32_t count;
+    const char* reason;
+  };
   std::uint32_t count = 0;
   std::vector<Rule> rules;  // those that fired
+  std::vector<Kept> kept;   // those that would have but for the reason
 };
 struct ReorderReport {
   std::uint32_t moved = 0;  // positions that hold another dispatch than before

@@ -28,6 +28,7 @@ class Fuser {
         while (ops_[i] == row.first && nodes_[i].alive && try_row(row, i)) count(row, report);
       }
     }
+    report_kept(report);
     if (report.count != 0 || conversions_ != nullptr) ONEPASS_TRY(rewrite());
     return report;
   }
@@ -152,6 +153,9 @@ class Fuser {
   static bool overlap(const Range& a, const Range& b) {
     return a.region == b.region && a.lo < b.hi && b.lo < a.hi;
   }
+  static bool contains(const Range& a, const Range& b) {
+    return a.region == b.region && a.lo <= b.lo && b.hi <= a.hi;
+  }
   static bool is_bound(const View& v) { return v.bytes != 0 && v.buffer; }
 
   // What dispatch i does to bytes.
@@ -172,35 +176,66 @@ class Fuser {
       e.touches = true;
       e.reads |= reads(n.d.access[k]);
       e.writes |= writes(n.d.access[k]);
-      e.covers |= writes(n.d.access[k]) && n.bytes[k].lo <= bytes.lo && bytes.hi <= n.bytes[k].hi;
+      e.covers |= writes(n.d.access[k]) && contains(n.bytes[k], bytes);
     }
     return e;
   }
 
-  // The only reader of what dispatch `first` wrote to its view k, or ~0.
-  std::uint32_t single_consumer(std::uint32_t first, std::size_t k) const {
+  // Whether a dispatch writes every byte of its view k, which a kernel need not: rows of ops that
+  // read a StepState may be left out, a caller's kernel may write less than it declares, and a view
+  // made by hand may be too large. A launch of norms, products and the like refuses smaller views.
+  bool writes_whole(const Dispatch& d, std::size_t k) const {
+    const OpKind kind = info(d.op).kind;
+    if (kind != OpKind::norm && kind != OpKind::elementwise && kind != OpKind::matmul) return false;
+    const KernelRow* const row = list_.device().find_row(d);
+    const auto has_launch = [&](const Dispatch& of) {
+      Launch launch;
+      return row != nullptr && launch_of(list_.device(), *row, of, launch).has_value();
+    };
+    Dispatch smaller = d;
+    --smaller.views[k].bytes;
+    return has_launch(d) && !has_launch(smaller);
+  }
+
+  // Whether nothing of what was in the bytes is left behind node i.
+  bool overwrites(std::uint32_t i, const Range& bytes) const {
+    const Node& n = nodes_[i];
+    for (std::size_t k = 0; k < n.d.n_views; ++k) {
+      if (writes(n.d.access[k]) && contains(n.bytes[k], bytes) && writes_whole(n.d, k)) return true;
+    }
+    return false;
+  }
+
+  // The only dispatch that reads what dispatch `first` wrote to its view k.
+  struct Reader {
+    std::uint32_t node = ~0u;  // ~0: there is none, or several
+    bool is_kept = false;      // the value is seen after the pass, too: it is in a caller's buffer
+  };
+  Reader single_reader(std::uint32_t first, std::size_t k) const {
     const Range& bytes = nodes_[first].bytes[k];
-    std::uint32_t consumer = ~0u;
+    const bool is_dead_after = list_.is_dead_after(nodes_[first].d.views[k]);
+    std::uint32_t reader = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
     const std::vector<std::uint32_t>& t = touching_[bytes.region];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
-      if (*it > may_read) return ~0u;
+      if (*it > may_read) return {};
       if (!nodes_[*it].alive) continue;
       const Effect e = effect(*it, bytes);
       if (!e.touches) continue;
-      if (e.by_hand) return ~0u;
+      if (e.by_hand) return {};
       if (e.reads) {
-        if (consumer != ~0u) return ~0u;
-        consumer = *it;
-        if (e.covers) return consumer;
-      } else if (e.covers) {
-        return consumer;  // redefined: what comes later reads other values
-      } else {
-        return ~0u;
+        if (reader != ~0u) return {};
+        reader = *it;
+      } else if (!e.covers) {
+        return {};
       }
+      // Redefined: what comes later reads other values.
+      if (e.covers && (is_dead_after || overwrites(*it, bytes))) return {reader};
+      if (!e.reads) return {};
     }
-    return may_read == ~0u ? consumer : ~0u;
+    if (may_read != ~0u) return {};
+    return {reader, !is_dead_after};
   }
 
   // Whether dispatch i can be run after node k instead of before it.
@@ -233,15 +268,17 @@ class Fuser {
   bool try_chain(const FusionRow& row, std::uint32_t i) {
     const Dispatch& first = nodes_[i].d;
     std::uint32_t j = ~0u;
+    bool is_kept = false;
     vanished_.clear();
     for (std::size_t k = 0; k < first.n_views; ++k) {
-      if (!writes(first.access[k]) || !is_bound(first.views[k])) continue;
       const View& v = first.views[k];
-      const std::uint32_t reader =
-          list_.is_dead_after(v) && !reads(first.access[k]) ? single_consumer(i, k) : ~0u;
-      if (reader == ~0u || nodes_[reader].d.op != row.second) continue;
-      if (j == ~0u) j = reader;
-      if (j == reader) vanished_.push_back(v);
+      if (!writes(first.access[k]) || reads(first.access[k]) || !is_bound(v)) continue;
+      const Reader reader = single_reader(i, k);
+      if (reader.node == ~0u || nodes_[reader.node].d.op != row.second) continue;
+      if (j == ~0u) j = reader.node;
+      if (j != reader.node) continue;
+      vanished_.push_back(v);
+      is_kept |= reader.is_kept;
     }
     if (j == ~0u || nodes_[j].by_hand) return false;
     const Dispatch& second = nodes_[j].d;
@@ -257,7 +294,14 @@ class Fuser {
     for (std::uint32_t k = i + 1; k < j; ++k) {
       if (!may_pass(i, k)) return false;
     }
-    return merge(row, i, j);
+    Fused fused;
+    if (!fits(row, i, j, fused)) return false;
+    if (is_kept) {
+      kept_.push_back({&row, i, j});
+      return false;
+    }
+    replace(i, j, fused);
+    return true;
   }
 
   bool try_pair(const FusionRow& row, std::uint32_t i) {
@@ -266,7 +310,10 @@ class Fuser {
         std::min<std::size_t>(nodes_.size(), std::size_t{i} + 1 + pair_window));
     for (std::uint32_t j = i + 1; j < end; ++j) {
       const Node& n = nodes_[j];
-      if (n.is_dispatch && n.alive && !n.by_hand && n.d.op == row.second && merge(row, i, j)) {
+      Fused fused;
+      if (n.is_dispatch && n.alive && !n.by_hand && n.d.op == row.second &&
+          fits(row, i, j, fused)) {
+        replace(i, j, fused);
         return true;
       }
       if (!may_pass(i, j)) return false;
@@ -274,36 +321,62 @@ class Fuser {
     return false;
   }
 
-  bool merge(const FusionRow& row, std::uint32_t i, std::uint32_t j) {
+  // What two dispatches would be as one.
+  struct Fused {
+    Dispatch d;
+    Bytes bytes;  // of d.views
+  };
+
+  // Whether dispatches i and j may be one, which is then `fused`.
+  bool fits(const FusionRow& row, std::uint32_t i, std::uint32_t j, Fused& fused) const {
     const Dispatch& first = nodes_[i].d;
     const Dispatch& second = nodes_[j].d;
-    Dispatch fused = make_dispatch(row.fused, second.format);
-    fused.label = second.label ? second.label : first.label;
-    fused.group = second.group ? second.group : first.group;
-    fused.file = second.file;
-    fused.line = second.line;
-    if (!row.merge(first, second, fused)) return false;
-    if (fused.n_views > info(fused.op).n_slots) return false;
-    const KernelRow* const kernel = list_.device().find_row(fused);
+    Dispatch& d = fused.d;
+    d = make_dispatch(row.fused, second.format);
+    d.label = second.label ? second.label : first.label;
+    d.group = second.group ? second.group : first.group;
+    d.file = second.file;
+    d.line = second.line;
+    if (!row.merge(first, second, d)) return false;
+    if (d.n_views > info(d.op).n_slots) return false;
+    const KernelRow* const kernel = list_.device().find_row(d);
     if (kernel == nullptr) return false;
-    fused.input = kernel->input;
-    if (!same_accesses(first, second, fused)) return false;
-    Bytes bytes;
-    set_bytes(fused, bytes);
-    if (!safe_overlaps(row, fused, bytes)) return false;
+    d.input = kernel->input;
+    if (!same_accesses(first, second, d)) return false;
+    set_bytes(d, fused.bytes);
+    if (!safe_overlaps(row, d, fused.bytes)) return false;
     // Last: where the device's limits forbid the launch, an error is written.
     Launch launch;
-    if (!launch_of(list_.device(), *kernel, fused, launch)) return false;
+    return launch_of(list_.device(), *kernel, d, launch).has_value();
+  }
 
+  void replace(std::uint32_t i, std::uint32_t j, const Fused& fused) {
+    const Dispatch& d = fused.d;
     nodes_[i].alive = false;
-    nodes_[j].d = fused;
-    nodes_[j].bytes = bytes;
+    nodes_[j].d = d;
+    nodes_[j].bytes = fused.bytes;
     nodes_[j].changed = true;
-    ops_[j] = fused.op;
-    for (std::size_t k = 0; k < fused.n_views; ++k) {
-      if (is_bound(fused.views[k])) touch(bytes[k].region, j);
+    ops_[j] = d.op;
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      if (is_bound(d.views[k])) touch(fused.bytes[k].region, j);
     }
-    return true;
+  }
+
+  // Of the pairs that only their buffer kept apart, those that no later row has taken up.
+  void report_kept(FuseReport& report) const {
+    for (const Kept& kept : kept_) {
+      const Node &first = nodes_[kept.first], &second = nodes_[kept.second];
+      if (!first.alive || first.d.op != kept.row->first) continue;
+      if (!second.alive || second.d.op != kept.row->second) continue;
+      const auto known =
+          std::find_if(report.kept.begin(), report.kept.end(),
+                       [&](const FuseReport::Kept& k) { return k.name == kept.row->name; });
+      if (known != report.kept.end()) {
+        ++known->count;
+      } else {
+        report.kept.push_back({kept.row->name, 1, "in a caller's buffer; use scratch or discard"});
+      }
+    }
   }
 
   bool has_vanished(const View& v) const {
@@ -482,6 +555,11 @@ class Fuser {
     return list_.rewrite(nodes);
   }
 
+  struct Kept {
+    const FusionRow* row;
+    std::uint32_t first, second;
+  };
+
   NodeList& list_;
   bool close_;
   std::span<const FusionRow> rows_;
@@ -492,6 +570,7 @@ class Fuser {
   std::vector<std::uint32_t> walls_;                  // fences and those, ascending
   std::vector<Op> ops_;                               // of each node, custom where it has none
   std::vector<View> vanished_;
+  std::vector<Kept> kept_;
   std::vector<std::uint32_t> readers_;
 };
 

@@ -11,8 +11,9 @@ namespace onepass::graph {
 // goes in front. Then, row by row, two dispatches become one at the place of the second when
 // - no fence and no dispatch of unknown accesses stands between them;
 // - nothing between them writes what the first reads or touches what it writes;
-// - chain: every output of the first that the second reads is scratch or discarded, has the second
-//   as its only reader, through equal views; the second touches no other output of the first, or,
+// - chain: every output of the first that the second reads has the second as its only reader,
+//   through equal views, and is seen by nobody after the pass: it is scratch, discarded, or
+//   overwritten whole later in the pass. The second touches no other output of the first, or,
 //   chain_keeping, reads it through an equal view;
 // - the fused dispatch writes exactly what both wrote, less what vanished, and reads no more than
 //   they read;

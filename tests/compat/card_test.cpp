@@ -6,6 +6,7 @@
 
 #include "support/compat_forms.h"
 #include "support/cuda_emu/backend.h"
+#include "support/norm_product.h"
 #include "support/session_op_cases.h"
 
 namespace onepass::card_compat_test {
@@ -93,6 +94,10 @@ TEST_P(CardFinishForms, RunThePassesTheyNameAndGiveTheSameBits) {
   EXPECT_EQ(report->submissions, form.command_buffers);
   recorded.expect_results();
   EXPECT_EQ(recorded.normed(), direct.normed());
+}
+
+TEST(CardFusion, ANormAndItsProductInCallersBuffersAreOneDispatch) {
+  test::expect_norm_product_fuses(*emu::open_cuda_emulator());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CardFinishForms, ::testing::ValuesIn(test::finish_forms()),

@@ -69,6 +69,11 @@ std::string as_text(const GraphArgs& args, const llm::ModelConfig& c, const Sche
     std::snprintf(text, sizeof text, "fused        %8u   %s\n", rule.count, rule.name);
     out += text;
   }
+  for (const FuseReport::Kept& kept : r.fused.kept) {
+    std::snprintf(text, sizeof text, "kept         %8u   %s: %s\n", kept.count, kept.name,
+                  kept.reason);
+    out += text;
+  }
   return out;
 }
 
