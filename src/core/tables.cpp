@@ -99,7 +99,7 @@ consteval bool fusions_are_sound() {
   for (const FusionRow& row : fusion_table) {
     const OpInfo& fused = op_table[static_cast<std::size_t>(row.fused)];
     for (const char c : std::string_view(row.in_place)) {
-      const unsigned slot = c >= 'a' ? c - 'a' + 10u : c - '0' + 0u;
+      const auto slot = static_cast<unsigned>(c >= 'a' ? c - 'a' + 10 : c - '0');
       if (slot >= fused.n_slots || fused.slots[slot] != 'i') return false;
     }
   }

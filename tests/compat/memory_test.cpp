@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "core/features.h"
 #include "onepass/pool.h"
 #include "support/devices.h"
 
@@ -303,7 +304,7 @@ TEST(Options, DefaultsHaveNoSurprises) {
   EXPECT_FALSE(plain.options().time_barriers);
   // Features are known from the start.
   DeviceInfo info = plain.info();
-  info.features = 1u << 3;
+  info.features = feature_bits(Feature::f16);
   EXPECT_EQ(feature_names(info), std::vector<std::string>{"f16"});
 }
 
