@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory_resource>
 
 #include "graph/lower.h"
 
@@ -22,10 +23,10 @@ class Fuser {
     if (!has_candidates()) return report;
     ONEPASS_TRY(load());
     for (const FusionRow& row : rows_) {
-      if (!row.exact && !close_) continue;
+      if ((!row.exact && !close_) || !has_op(row.first) || !has_op(row.second)) continue;
       for (std::uint32_t i = 0; i < ops_.size(); ++i) {
         // A node that took another in may take a third: Q, K, V.
-        while (ops_[i] == row.first && nodes_[i].alive && try_row(row, i)) count(row, report);
+        while (ops_[i] == row.first && try_row(row, i)) count(row, report);
       }
     }
     report_kept(report);
@@ -65,9 +66,13 @@ class Fuser {
     return false;
   }
 
+  bool has_op(Op op) const { return std::find(ops_.begin(), ops_.end(), op) != ops_.end(); }
+
   // The row of a product whose kernel takes view 0 in another form than it was recorded with.
   const KernelRow* conversion_row(std::uint32_t i) const {
     const StoredNode& n = list_.node(i);
+    const OpKind kind = info(n.op).kind;
+    if (kind != OpKind::matmul && kind != OpKind::matmul_id) return nullptr;
     const KernelRow* row = list_.device().find_row(n.op, n.format);
     return row != nullptr && row->convert != nullptr && row->input != n.input ? row : nullptr;
   }
@@ -143,7 +148,7 @@ class Fuser {
   }
 
   void touch(std::uint32_t region, std::uint32_t node) {
-    std::vector<std::uint32_t>& t = touching_[region];
+    std::pmr::vector<std::uint32_t>& t = touching_[region];
     if (t.empty()) t.reserve(8);
     const auto at =
         t.empty() || t.back() < node ? t.end() : std::lower_bound(t.begin(), t.end(), node);
@@ -217,7 +222,7 @@ class Fuser {
     std::uint32_t reader = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
-    const std::vector<std::uint32_t>& t = touching_[bytes.region];
+    const std::pmr::vector<std::uint32_t>& t = touching_[bytes.region];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
       if (*it > may_read) return {};
       if (!nodes_[*it].alive) continue;
@@ -294,13 +299,12 @@ class Fuser {
     for (std::uint32_t k = i + 1; k < j; ++k) {
       if (!may_pass(i, k)) return false;
     }
-    Fused fused;
-    if (!fits(row, i, j, fused)) return false;
+    if (!fits(row, i, j)) return false;
     if (is_kept) {
       kept_.push_back({&row, i, j});
       return false;
     }
-    replace(i, j, fused);
+    replace(i, j);
     return true;
   }
 
@@ -310,10 +314,8 @@ class Fuser {
         std::min<std::size_t>(nodes_.size(), std::size_t{i} + 1 + pair_window));
     for (std::uint32_t j = i + 1; j < end; ++j) {
       const Node& n = nodes_[j];
-      Fused fused;
-      if (n.is_dispatch && n.alive && !n.by_hand && n.d.op == row.second &&
-          fits(row, i, j, fused)) {
-        replace(i, j, fused);
+      if (ops_[j] == row.second && !n.by_hand && fits(row, i, j)) {
+        replace(i, j);
         return true;
       }
       if (!may_pass(i, j)) return false;
@@ -321,17 +323,11 @@ class Fuser {
     return false;
   }
 
-  // What two dispatches would be as one.
-  struct Fused {
-    Dispatch d;
-    Bytes bytes;  // of d.views
-  };
-
-  // Whether dispatches i and j may be one, which is then `fused`.
-  bool fits(const FusionRow& row, std::uint32_t i, std::uint32_t j, Fused& fused) const {
+  // Whether dispatches i and j may be one, which is then fused_.
+  bool fits(const FusionRow& row, std::uint32_t i, std::uint32_t j) {
     const Dispatch& first = nodes_[i].d;
     const Dispatch& second = nodes_[j].d;
-    Dispatch& d = fused.d;
+    Dispatch& d = fused_.d;
     d = make_dispatch(row.fused, second.format);
     d.label = second.label ? second.label : first.label;
     d.group = second.group ? second.group : first.group;
@@ -343,23 +339,28 @@ class Fuser {
     if (kernel == nullptr) return false;
     d.input = kernel->input;
     if (!same_accesses(first, second, d)) return false;
-    set_bytes(d, fused.bytes);
-    if (!safe_overlaps(row, d, fused.bytes)) return false;
+    set_bytes(d, fused_.bytes);
+    if (!safe_overlaps(row, d, fused_.bytes)) return false;
     // Last: where the device's limits forbid the launch, an error is written.
     Launch launch;
     return launch_of(list_.device(), *kernel, d, launch).has_value();
   }
 
-  void replace(std::uint32_t i, std::uint32_t j, const Fused& fused) {
-    const Dispatch& d = fused.d;
-    nodes_[i].alive = false;
-    nodes_[j].d = d;
-    nodes_[j].bytes = fused.bytes;
+  // fused_ takes the place of dispatch j.
+  void replace(std::uint32_t i, std::uint32_t j) {
+    remove(i);
+    nodes_[j].d = fused_.d;
+    nodes_[j].bytes = fused_.bytes;
     nodes_[j].changed = true;
-    ops_[j] = d.op;
-    for (std::size_t k = 0; k < d.n_views; ++k) {
-      if (is_bound(d.views[k])) touch(fused.bytes[k].region, j);
+    ops_[j] = fused_.d.op;
+    for (std::size_t k = 0; k < fused_.d.n_views; ++k) {
+      if (is_bound(fused_.d.views[k])) touch(fused_.bytes[k].region, j);
     }
+  }
+
+  void remove(std::uint32_t i) {
+    nodes_[i].alive = false;
+    ops_[i] = Op::custom;
   }
 
   // Of the pairs that only their buffer kept apart, those that no later row has taken up.
@@ -460,7 +461,7 @@ class Fuser {
     const Node& n = nodes_[i];
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
       if (!is_bound(n.d.views[k])) continue;
-      const std::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
+      const std::pmr::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
       all.insert(all.end(), std::upper_bound(t.begin(), t.end(), i), t.end());
     }
     std::sort(all.begin(), all.end());
@@ -523,7 +524,7 @@ class Fuser {
       set_bytes(d, nodes_[k].bytes);
       touch(result_bytes.region, k);
     }
-    nodes_[j].alive = false;
+    remove(j);
     return true;
   }
 
@@ -555,6 +556,11 @@ class Fuser {
     return list_.rewrite(nodes);
   }
 
+  // What two dispatches would be as one.
+  struct Fused {
+    Dispatch d;
+    Bytes bytes;  // of d.views
+  };
   struct Kept {
     const FusionRow* row;
     std::uint32_t first, second;
@@ -564,11 +570,13 @@ class Fuser {
   bool close_;
   std::span<const FusionRow> rows_;
   std::vector<Node> nodes_;
-  std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
-  std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
-  std::shared_ptr<ScratchTable> conversions_;         // null: none was necessary
-  std::vector<std::uint32_t> walls_;                  // fences and those, ascending
-  std::vector<Op> ops_;                               // of each node, custom where it has none
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::vector<std::pmr::vector<std::uint32_t>> touching_{&memory_};  // per region, ascending
+  std::vector<std::uint32_t> opaque_;          // nodes of unknown accesses, ascending
+  std::shared_ptr<ScratchTable> conversions_;  // null: none was necessary
+  std::vector<std::uint32_t> walls_;           // fences and those, ascending
+  std::vector<Op> ops_;                        // of each node; custom: a caller's, none, or gone
+  Fused fused_;
   std::vector<View> vanished_;
   std::vector<Kept> kept_;
   std::vector<std::uint32_t> readers_;
