@@ -3,19 +3,21 @@
 
 The changes of tests/changes/changes.toml, or those named, are applied to a copy of the tree in
 build/changes, one on top of the other. A change fails where it does not apply any more and where it
-touches more files than it may. With --build their targets are then built there, without
-optimization, and their tests run; a change alone is one that is named alone.
+touches more files than it may. With --build what their rows or documents say is then built there,
+without optimization, and run; a change alone is one that is named alone.
 
 A change is a patch, or a document with code blocks:
 
     ```cpp file=PATH                       a new file
     ```cpp file=PATH after="some text"     lines added behind the first line that holds the text
+    ```sh run                              with --build: commands, without a shell
 
 Documents it touches do not count, nor do the files that its row names as `beside`."""
 
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,7 @@ COPIED = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "cmake"
           "tests", "scripts", "tools", "examples", "benches", "docs")
 NEVER_COUNTED = ("docs/*", "*.md")
 KEYS = {"what", "from", "files", "beside", "models", "build", "test"}
+COMMANDS = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r'^```\w+ file=(\S+)(?: after="([^"]*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
@@ -113,20 +116,30 @@ def count_change(root, folder, name, row):
     return len(counted) <= row["files"]
 
 
-def build_and_test(folder, rows):
+def commands_of(root, row):
+    """What builds and tests a change: lists of words."""
+    path = os.path.join(root, CHANGES, row["from"])
+    if path.endswith(".patch"):
+        return [["cmake", "--build", "--preset", "dev", "--target", *row["build"]],
+                *(["build/dev/bin/" + test.split()[0], *test.split()[1:]] for test in row["test"])]
+    with open(path, encoding="utf-8") as file:
+        commands = [shlex.split(line) for text in COMMANDS.findall(file.read())
+                    for line in text.splitlines()]
+    if not commands:
+        raise ChangeError(f"{path}: no code block says what to run")
+    return commands
+
+
+def build_and_test(root, folder, rows):
     run([sys.executable, "scripts/checks/check_layers.py"], folder)
     models = "ON" if any(row.get("models") for row in rows) else "OFF"
     run(["cmake", "--preset", "dev", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DCMAKE_UNITY_BUILD=ON",
          "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8", f"-DONEPASS_BUILD_MODELS={models}",
          "-DONEPASS_BUILD_BENCHES=OFF", "-DONEPASS_BUILD_CLI=OFF",
          "-DONEPASS_BUILD_EXAMPLES=OFF"], folder)
-    targets = sorted({target for row in rows for target in row["build"]})
-    run(["cmake", "--build", "--preset", "dev", "--target", *targets], folder)
     for row in rows:
-        for test in row["test"]:
-            program, *arguments = test.split()
-            print(f"== {test}\n" +
-                  run([os.path.join("build", "dev", "bin", program), *arguments], folder))
+        for command in commands_of(root, row):
+            print(f"== {' '.join(command)}\n{run(command, folder)[-2000:]}")
 
 
 def main(argv, root=ROOT):
@@ -147,7 +160,7 @@ def main(argv, root=ROOT):
         if not all(fits):
             raise ChangeError("a change touches more files than it may")
         if args.build:
-            build_and_test(folder, rows.values())
+            build_and_test(root, folder, rows.values())
     except (ChangeError, OSError, KeyError, tomllib.TOMLDecodeError) as error:
         print(f"count_change: {error}", file=sys.stderr)
         return 1

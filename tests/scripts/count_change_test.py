@@ -94,6 +94,17 @@ class CountChange(ScriptTest):
         self.write("src/new.cpp", "int z;\n")
         self.says("src/new.cpp: exists already")
 
+    def test_what_is_run(self):
+        self.assertEqual(count_change.commands_of(self.root, {"from": "row.patch", "build": ["t"],
+                                                              "test": ["t --filter b"]}),
+                         [["cmake", "--build", "--preset", "dev", "--target", "t"],
+                          ["build/dev/bin/t", "--filter", "b"]])
+        document = {"from": "../../docs/file.md"}
+        with self.assertRaisesRegex(count_change.ChangeError, "no code block says what to run"):
+            count_change.commands_of(self.root, document)
+        self.write("docs/file.md", DOCUMENT + "```sh run\na 'b c'\n```\n```sh run\nd\n```\n")
+        self.assertEqual(count_change.commands_of(self.root, document), [["a", "b c"], ["d"]])
+
     def test_what_the_table_does_not_know(self):
         self.says("no change is named op", "op")
         self.write("tests/changes/changes.toml", TABLE.replace("beside", "besides"))

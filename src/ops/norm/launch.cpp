@@ -16,16 +16,16 @@ struct NormShape {
   bool weight_is_f32;
 };
 NormShape norm_shape(const Dispatch& d) {
-  if (d.op == Op::l2_norm) {
-    const auto p = d.params_as<L2NormParams>();
-    return {0, p.rows, p.dim, true};
+  if (d.op == Op::rms_norm) {
+    const auto p = d.params_as<RmsNormParams>();
+    return {p.form, p.rows, p.dim, p.weight_is_f32 != 0};
   }
   if (d.op == Op::layer_norm) {
     const auto p = d.params_as<LayerNormParams>();
     return {0, p.rows, p.dim, p.weight_is_f32 != 0};
   }
-  const auto p = d.params_as<RmsNormParams>();
-  return {p.form, p.rows, p.dim, p.weight_is_f32 != 0};
+  const auto p = d.params_as<L2NormParams>();  // of ops with x and out alone
+  return {0, p.rows, p.dim, true};
 }
 
 // What an optional view needs: nothing when it is empty.
@@ -40,11 +40,9 @@ Status launch_norm(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const std::uint64_t data = matrix_bytes(d.format, p.rows, p.dim);
   const std::uint64_t weight = matrix_bytes(p.weight_is_f32 ? DType::f32 : d.format.type, 1, p.dim);
   const std::uint64_t weight_if = if_bound(d, 1, weight);
-  if (d.op == Op::l2_norm) {
-    ONEPASS_TRY(expect_views(d, {data, data}));
-  } else if (d.op == Op::layer_norm) {
+  if (d.op == Op::layer_norm) {
     ONEPASS_TRY(expect_views(d, {data, weight_if, if_bound(d, 2, weight), data}));
-  } else {
+  } else if (d.op == Op::rms_norm) {
     const std::uint32_t other = p.form & (form_sum | form_product | form_residual);
     const bool quantized = (p.form & form_quantized) != 0;
     if ((p.form & ~norm_forms) != 0 || (other & (other - 1)) != 0) {
@@ -57,6 +55,8 @@ Status launch_norm(const DeviceInfo&, const Dispatch& d, Launch& launch) {
                                    quantized ? matrix_bytes(DType::q8a, p.rows, p.dim) : data,
                                    other != 0 ? data : 0, also ? data : 0};
     ONEPASS_TRY(expect_views(d, std::span<const std::uint64_t>(needs)));
+  } else {
+    ONEPASS_TRY(expect_views(d, {data, data}));
   }
   if (p.dim == 0) {
     return fail(ErrorCode::invalid_argument, "norm: rows of 0 elements, expected at least 1",
