@@ -3,6 +3,7 @@
 #define ONEPASS_QUANT_IQ4_NL_H_
 
 #include "quant/fit.h"
+#include "quant/r16.h"
 
 namespace onepass::quant {
 
@@ -13,7 +14,7 @@ struct BlockIQ4_NL {
 };
 static_assert(sizeof(BlockIQ4_NL) == 18);
 
-OP_FN int iq4_value(int index) {
+OP_FN constexpr int iq4_value(int index) {
   constexpr std::int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
   return values[index];
@@ -71,6 +72,29 @@ OP_FN void quantize(const float* x, BlockIQ4_NL& block) {
         static_cast<std::uint8_t>(iq4_index(x[j] * inverse) | iq4_index(x[j + 16] * inverse) << 4);
   }
 }
+
+inline constexpr Codebook iq4_codebook = [] {
+  Codebook book{};
+  for (int i = 0; i < 16; ++i) book.numbers[i] = static_cast<std::uint8_t>(iq4_value(i) + 128);
+  return book;
+}();
+
+struct PackedIQ4_NL {
+  using Family = CodebookFamily<iq4_codebook>;
+  using Block = BlockIQ4_NL;
+  static constexpr std::size_t elements = 32, scales = 0, numbers = 32, bytes = 32 + 256;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + scales + 2 * r, &block.d, 2);
+    r16::put_halves(r16::at(dst, numbers), r, block.qs);
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    const float d = r16::f16_at(src, scales, r);
+    for (std::size_t k = 0; k < 32; ++k) {
+      out[k] = d * static_cast<float>(iq4_value(r16::get<4>(r16::at(src, numbers), r, k)));
+    }
+  }
+};
 
 }  // namespace onepass::quant
 

@@ -54,6 +54,31 @@ OP_FN void quantize(const float* x, BlockIQ4_XS& block) {
   block.scales_h = static_cast<std::uint16_t>(scales_h);
 }
 
+// Scales are [8][16] signed bytes.
+struct PackedIQ4_XS {
+  using Family = CodebookFamily<iq4_codebook>;
+  using Block = BlockIQ4_XS;
+  static constexpr std::size_t elements = 256, d = 0, scales = 32, numbers = 160;
+  static constexpr std::size_t sub_bytes = 256, bytes = numbers + 8 * sub_bytes;
+
+  static void put(const Block& block, std::size_t r, std::byte* dst) {
+    std::memcpy(dst + d + 2 * r, &block.d, 2);
+    for (std::size_t i = 0; i < 8; ++i) {
+      const int scale = scale_of(block, static_cast<int>(i));
+      r16::at(dst, scales)[16 * i + r] = static_cast<std::uint8_t>(scale);
+      r16::put_halves(r16::at(dst, numbers + sub_bytes * i), r, block.qs + 16 * i);
+    }
+  }
+  static void get(const std::byte* src, std::size_t r, float* out) {
+    for (std::size_t e = 0; e < 256; ++e) {
+      const auto sub = static_cast<std::int8_t>(r16::at(src, scales)[16 * (e / 32) + r]);
+      const float scale = r16::f16_at(src, d, r) * static_cast<float>(sub);
+      const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (e / 32));
+      out[e] = scale * static_cast<float>(iq4_value(r16::get<4>(vectors, r, e % 32)));
+    }
+  }
+};
+
 }  // namespace onepass::quant
 
 #endif  // ONEPASS_QUANT_IQ4_XS_H_

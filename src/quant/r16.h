@@ -21,9 +21,16 @@
 
 namespace onepass::quant {
 
-// value = scale * (number - Zero), a scale per 32 values
+// value = scale * (number - Zero), a scale per 32 values; where blocks are longer, a signed byte
+// times d of the block
 template <int Bits, int Zero>
 struct SymmetricFamily {};
+// The same with codes of 4 bits for the numbers: a table of numbers of 8 bits around 128.
+struct Codebook {
+  std::uint8_t numbers[16];
+};
+template <const Codebook& book>
+struct CodebookFamily {};
 // value = scale * number - minimum: 6-bit scales and minima per 32 values, d and dmin per 256
 template <int Bits>
 struct KFamily {};

@@ -12,9 +12,11 @@
 
 namespace onepass::test {
 
-inline constexpr DType packable_types[] = {
-    DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q8_0, DType::q4_1, DType::q5_0,
-    DType::q5_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType packable_types[] = {DType::f32, DType::f16, DType::bf16,
+#define BLOCK(format, Block) DType::format,
+                                           ONEPASS_BLOCK_FORMATS(BLOCK)
+#undef BLOCK
+};
 
 struct NativeRows {
   std::vector<std::byte> bytes;

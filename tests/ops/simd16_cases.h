@@ -106,6 +106,8 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
 
   const S::B w0 = S::load_b(in.w), w1 = S::load_b(in.w + 64), w2 = S::load_b(in.w + 128);
   const S::B w3 = S::or_b(S::load_b(in.w + 192), S::set1_b(0x11));
+  const S::B codes = S::lookup16(S::repeat16(in.w + 32), S::bits_of<2, 4>(w0));
+  put(out, "lookup16", S::dot16<8>(i, codes, w1, codes, w3, in.x));
   put(out, "dot16 8", S::dot16<8>(i, w0, w1, w2, w3, in.x));
   put(out, "dot16 6",
       S::dot16<6>(i, S::bits_of<2, 6>(w0), S::bits_of<0, 6>(w1), S::bits_of<1, 6>(w2),

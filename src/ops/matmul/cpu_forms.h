@@ -49,6 +49,24 @@ OP_INLINE Numbers load(const std::byte* p) {
   return {{vector_of<N, 0>(p), vector_of<N, 1>(p), vector_of<N, 2>(p), vector_of<N, 3>(p),
            vector_of<N, 4>(p), vector_of<N, 5>(p), vector_of<N, 6>(p), vector_of<N, 7>(p)}};
 }
+
+// How a form gets 32 numbers of `bits` bits: they are there, or codes of them.
+template <int N>
+struct Plain {
+  static constexpr int bits = N;
+  static OP_INLINE Numbers numbers(const std::byte* p) { return load<N>(p); }
+};
+template <const quant::Codebook& book>
+struct LookedUp {
+  static constexpr int bits = 8;
+  static OP_INLINE Numbers numbers(const std::byte* p) {
+    const B table = Simd::repeat16(book.numbers);
+    Numbers n = load<4>(p);
+    for (B& v : n.v) v = Simd::lookup16(table, v);
+    return n;
+  }
+};
+
 template <int Bits>
 OP_INLINE I dot_first(I s, const Numbers& n, const std::byte* x) {
   return Simd::dot16<Bits>(s, n.v[0], n.v[1], n.v[2], n.v[3], x);
@@ -64,15 +82,24 @@ OP_INLINE I dot32(I s, const Numbers& n, const std::byte* x) {
 
 // x is q8a: numbers of block b at x + 32 b, its {d, s0, s1} at x + k + 8 b.
 
-// value = scale * (number - Zero)
-template <class Packed, int Bits, int Zero>
+// value = scale * (number - Zero), scale per 32 values: f16, or d * signed byte
+template <class Packed, class Source, int Zero>
 struct Symmetric {
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+  static constexpr std::size_t subs = elements / 32, sub_bytes = (bytes - Packed::numbers) / subs;
 
+  static OP_INLINE F scale_of(const std::byte* w, std::size_t i) {
+    if constexpr (subs == 1) {
+      return Simd::load_f16(w + Packed::scales);
+    } else {
+      const F d = Simd::load_f16(w + Packed::d);
+      return Simd::mul(d, Simd::to_float(Simd::load_i8(w + Packed::scales + 16 * i)));
+    }
+  }
   static OP_INLINE void step(F d, const Numbers& n, const std::byte* x, const std::byte* tail,
                              F& acc) {
-    const I s = dot32<Bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, -Zero)), n, x);
+    const I s = dot32<Source::bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, -Zero)), n, x);
     acc = Simd::fma(Simd::to_float(s), Simd::mul(d, Simd::set1(float_at(tail))), acc);
   }
   template <std::size_t... J>
@@ -80,11 +107,15 @@ struct Symmetric {
                             float* acc) {
     const std::byte* const x[] = {rows[J]...};
     F sums[] = {((void)J, Simd::zero())...};
-    for (std::size_t b = 0; b < k / 32; ++b, w += bytes) {
-      if constexpr (sizeof...(J) <= 2) prefetch<bytes>(w);
-      const F d = Simd::load_f16(w + Packed::scales);
-      const Numbers n = load<Bits>(w + Packed::numbers);
-      (step(d, n, x[J] + 32 * b, x[J] + k + 8 * b, sums[J]), ...);
+    for (std::size_t b = 0; b < k / 32; b += subs, w += bytes) {
+      if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
+      for (std::size_t i = 0; i < subs; ++i) {
+        const std::byte* p = w + Packed::numbers + sub_bytes * i;
+        if constexpr (sizeof...(J) <= 2) prefetch<sub_bytes>(p);
+        const F d = scale_of(w, i);
+        const Numbers n = Source::numbers(p);
+        (step(d, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
+      }
     }
     (Simd::store(acc + 16 * J, sums[J]), ...);
   }
@@ -292,7 +323,11 @@ struct FloatForm {
 template <class Packed, class Family>
 struct FormOfFamily;
 template <class Packed, int Bits, int Zero>
-struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>> : Symmetric<Packed, Bits, Zero> {};
+struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>>
+    : Symmetric<Packed, Plain<Bits>, Zero> {};
+template <class Packed, const quant::Codebook& book>
+struct FormOfFamily<Packed, quant::CodebookFamily<book>> : Symmetric<Packed, LookedUp<book>, 128> {
+};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::KFamily<Bits>> : KForm<Packed, Bits> {};
 template <class Packed, int Bits>

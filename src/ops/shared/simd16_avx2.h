@@ -217,6 +217,13 @@ struct Simd {
   static OP_INLINE B or_b(B x, B y) {
     return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
   }
+  static OP_INLINE B repeat16(const void* p) {
+    const __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+    return {v, v};
+  }
+  static OP_INLINE B lookup16(B table, B index) {
+    return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.b, index.b)};
+  }
   template <int Bits>
   static OP_INLINE I dot16(I acc, B w0, B w1, B w2, B w3, const void* x) {
     const __m256i x0 = four(x, 0), x1 = four(x, 4), x2 = four(x, 8), x3 = four(x, 12);

@@ -168,6 +168,10 @@ struct Simd {
     return {_mm512_and_si512(a.v, set1_b(((1 << Bits) - 1) << To).v)};
   }
   static OP_INLINE B or_b(B a, B b) { return {_mm512_or_si512(a.v, b.v)}; }
+  static OP_INLINE B repeat16(const void* p) {
+    return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+  }
+  static OP_INLINE B lookup16(B table, B index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
   template <int Bits>
   static OP_INLINE I dot16(I acc, B w0, B w1, B w2, B w3, const void* x) {
     __m512i t = _mm512_dpbusd_epi32(acc.v, w0.v, four(x, 0));

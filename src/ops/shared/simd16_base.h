@@ -275,6 +275,16 @@ struct Simd {
     for (int i = 0; i < 64; ++i) r.v[i] = a.v[i] | b.v[i];
     return r;
   }
+  static B repeat16(const void* p) {
+    B r;
+    for (int i = 0; i < 4; ++i) std::memcpy(r.v + 16 * i, p, 16);
+    return r;
+  }
+  static B lookup16(const B& table, const B& index) {
+    B r;
+    for (int i = 0; i < 64; ++i) r.v[i] = table.v[i / 16 * 16 + index.v[i]];
+    return r;
+  }
   template <int Bits>
   static I dot16(const I& acc, const B& w0, const B& w1, const B& w2, const B& w3, const void* x) {
     std::int8_t q[16];

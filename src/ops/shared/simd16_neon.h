@@ -272,6 +272,15 @@ struct Simd {
     }
     return a;
   }
+  static OP_INLINE B repeat16(const void* p) {
+    const uint8x16_t v = vld1q_u8(static_cast<const std::uint8_t*>(p));
+    return {{v, v, v, v}};
+  }
+  static OP_INLINE B lookup16(B table, B index) {
+#define OP_F(i) vqtbl1q_u8(table.v[i], index.v[i])
+    return OP_EACH(OP_F);
+#undef OP_F
+  }
   template <int Bits>
   static OP_INLINE I dot16(I acc, B w0, B w1, B w2, B w3, const void* x) {
     const int8x16_t q = vld1q_s8(static_cast<const std::int8_t*>(x));
