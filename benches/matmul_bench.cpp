@@ -22,6 +22,15 @@ namespace {
 constexpr std::uint64_t min_bytes = 512 << 20;
 constexpr int rounds = 7;
 
+constexpr Format packed_formats[] = {
+#define LAYOUT_r16(type) formats::type##_r16,
+#define LAYOUT_s16(type)
+#define LAYOUT(type, layout, elements, bytes, Form) LAYOUT_##layout(type)
+#include "onepass/tables/formats.def"
+#undef LAYOUT_r16
+#undef LAYOUT_s16
+};
+
 double seconds(const Plan& plan) {
   const auto begin = std::chrono::steady_clock::now();
   if (!plan.run()) std::abort();
@@ -68,7 +77,7 @@ class Bench {
     const Buffer weights = filled(bytes * copies);
     const Buffer x = filled(std::uint64_t{m.k} * 4), out = filled(std::uint64_t{m.n} * 4);
     const Buffer q = filled(std::uint64_t{m.k} / 32 * 40);
-    const bool floats = m.type == formats::f32_r16 || m.type == formats::f16_r16;
+    const bool floats = info(m.type.type).block_elements == 1;
 
     GraphSession s = executor_.begin_recorded();
     ops::quantize(s, {x.tensor(DType::f32, {1, m.k}), q.tensor(DType::q8a, {1, m.k})});
@@ -150,14 +159,12 @@ int main(int argc, char** argv) {
       CpuOptions{.threads = argc > 1 ? static_cast<std::uint32_t>(std::atoi(argv[1])) : 2}};
   const std::string wanted = argc > 2 ? argv[2] : "";
   Bench bench(Device::open("cpu", options).value());
-  for (Format type : {formats::q4_0_r16, formats::q8_0_r16, formats::q4_k_r16, formats::q5_k_r16,
-                      formats::q6_k_r16, formats::a4_f16_r16, formats::f16_r16}) {
+  for (const Format type : packed_formats) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     bench.mat_vec({type, 4096, 4096});
     bench.mat_vec({type, 14336, 4096});
   }
-  for (Format type : {formats::q4_0_r16, formats::q8_0_r16, formats::q4_k_r16, formats::q6_k_r16,
-                      formats::f16_r16}) {
+  for (const Format type : packed_formats) {
     if (std::string(name(type)).find(wanted) == std::string::npos) continue;
     for (std::uint32_t rows : {128u, 512u}) bench.mat_mat({type, 4096, 4096}, rows);
     bench.mat_mat({type, 4096, 14336}, 512);
