@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory_resource>
 
 #include "graph/lower.h"
 
@@ -148,7 +147,7 @@ class Fuser {
   }
 
   void touch(std::uint32_t region, std::uint32_t node) {
-    std::pmr::vector<std::uint32_t>& t = touching_[region];
+    std::vector<std::uint32_t>& t = touching_[region];
     if (t.empty()) t.reserve(8);
     const auto at =
         t.empty() || t.back() < node ? t.end() : std::lower_bound(t.begin(), t.end(), node);
@@ -222,7 +221,7 @@ class Fuser {
     std::uint32_t reader = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
-    const std::pmr::vector<std::uint32_t>& t = touching_[bytes.region];
+    const std::vector<std::uint32_t>& t = touching_[bytes.region];
     for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
       if (*it > may_read) return {};
       if (!nodes_[*it].alive) continue;
@@ -461,7 +460,7 @@ class Fuser {
     const Node& n = nodes_[i];
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
       if (!is_bound(n.d.views[k])) continue;
-      const std::pmr::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
+      const std::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
       all.insert(all.end(), std::upper_bound(t.begin(), t.end(), i), t.end());
     }
     std::sort(all.begin(), all.end());
@@ -570,12 +569,11 @@ class Fuser {
   bool close_;
   std::span<const FusionRow> rows_;
   std::vector<Node> nodes_;
-  std::pmr::monotonic_buffer_resource memory_;
-  std::pmr::vector<std::pmr::vector<std::uint32_t>> touching_{&memory_};  // per region, ascending
-  std::vector<std::uint32_t> opaque_;          // nodes of unknown accesses, ascending
-  std::shared_ptr<ScratchTable> conversions_;  // null: none was necessary
-  std::vector<std::uint32_t> walls_;           // fences and those, ascending
-  std::vector<Op> ops_;                        // of each node; custom: a caller's, none, or gone
+  std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
+  std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
+  std::shared_ptr<ScratchTable> conversions_;         // null: none was necessary
+  std::vector<std::uint32_t> walls_;                  // fences and those, ascending
+  std::vector<Op> ops_;  // of each node; custom: a caller's, none, or gone
   Fused fused_;
   std::vector<View> vanished_;
   std::vector<Kept> kept_;
