@@ -15,7 +15,7 @@ struct Named {
   std::uint32_t bits;
 };
 // Last first.
-constexpr Named features[] = {
+constexpr Named named[] = {
     {"clusters", feature_bits(Feature::clusters)},
     {"tensor_cores", feature_bits(Feature::tensor_cores)},
     {"f16", feature_bits(Feature::f16)},
@@ -59,8 +59,8 @@ constexpr auto paths = [] {
 
 std::vector<std::string> feature_names(const DeviceInfo& info) {
   std::vector<std::string> list;
-  for (std::size_t i = std::size(features); i-- > 0;) {
-    if ((info.features & features[i].bits) != 0) list.emplace_back(features[i].name);
+  for (std::size_t i = std::size(named); i-- > 0;) {
+    if ((info.features & named[i].bits) != 0) list.emplace_back(named[i].name);
   }
   return list;
 }
