@@ -22,7 +22,7 @@ enum class DType : std::uint8_t {
 };
 
 // How the rows of a matrix lie: one after the other, or packed in groups of 16 for the kernels of
-// the CPU (r16, src/quant/packed.h) or of GPUs (s16, src/quant/split.h).
+// the CPU (r16, src/quant/r16.h) or of GPUs (s16, src/quant/split.h).
 enum class Layout : std::uint8_t { rows, r16, s16, count_ };
 
 // A type in a layout; a type alone means rows.
@@ -31,9 +31,8 @@ struct Format {
   Layout layout = Layout::rows;
 
   constexpr Format() = default;
-  constexpr Format(DType t,
-                   Layout l = Layout::rows) noexcept  // NOLINT(google-explicit-constructor)
-      : type(t), layout(l) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Format(DType t, Layout l = Layout::rows) noexcept : type(t), layout(l) {}
   friend constexpr auto operator<=>(const Format&, const Format&) = default;
 };
 
