@@ -288,11 +288,9 @@ bool launch_tile(const DeviceInfo& device, const Dispatch& d, const Shape& s, La
 
 bool accepts_cuda_matmul(const DeviceInfo&, const Dispatch& d) {
   const auto p = d.params_as<MatmulParams>();
-  const bool gate = (p.form & form_product) != 0;
-  if (gate)
-    return (p.form & (form_bias | form_residual)) == 0 &&
-           (p.n0 % 32 == 0 || (p.form & form_quantized) == 0);
-  return (p.form & form_quantized) == 0;
+  const bool quantized = (p.form & form_quantized) != 0;
+  if ((p.form & form_product) == 0) return !quantized;
+  return (p.form & (form_bias | form_residual)) == 0 && (!quantized || p.n0 % 32 == 0);
 }
 
 bool accepts_normed_matmul(const DeviceInfo&, const Dispatch& d) {

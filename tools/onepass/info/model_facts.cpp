@@ -10,13 +10,12 @@
 namespace onepass::tool {
 namespace {
 
-// "Q4_0" of q4_0_r16, "4-bit" of MLX weights.
+// "Q4_0", or "4-bit" of MLX weights.
 std::string format_name(DType type, const llm::AffineFormat& affine, bool is_affine) {
   std::string text = name(type);
   if (is_affine || (text.size() > 1 && text[0] == 'a' && std::isdigit(text[1]) != 0)) {
     return std::to_string(affine.bits) + "-bit";
   }
-  if (text.ends_with("_r16")) text.resize(text.size() - 4);
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
 }
