@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <tl/expected.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace onepass {
@@ -53,8 +54,13 @@ Error make_error(ErrorCode code, std::string message, const char* file = __built
 
 template <class T>
 class [[nodiscard]] Result : public tl::expected<T, Error> {
+  using Base = tl::expected<T, Error>;
+
  public:
-  using tl::expected<T, Error>::expected;
+  using Base::Base;
+  // Written out, so that `return {}` does not write zeros where an error would be.
+  Result() noexcept(std::is_nothrow_default_constructible_v<Base>) requires
+      std::is_default_constructible_v<Base> {}
   Result(Error error) : tl::expected<T, Error>(tl::unexpect, std::move(error)) {}
 };
 
