@@ -1,6 +1,7 @@
 #include "onepass/device.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/device_state.h"
 #include "core/guarded.h"
@@ -9,20 +10,15 @@ namespace onepass {
 
 namespace {
 
-std::uint32_t key(Op op, Format format) noexcept {
-  return static_cast<std::uint32_t>(op) << 16 | static_cast<std::uint32_t>(format.type) << 8 |
-         static_cast<std::uint32_t>(format.layout);
-}
-bool before(const KernelRow* a, const KernelRow* b) noexcept {
-  return key(a->op, a->format) < key(b->op, b->format);
-}
+constexpr std::size_t n_formats =
+    static_cast<std::size_t>(DType::count_) * static_cast<std::size_t>(Layout::count_);
 
-std::span<const KernelRow* const> rows_of(std::span<const KernelRow* const> rows, Op op,
-                                          Format format) noexcept {
-  const KernelRow wanted{.op = op, .format = format};
-  const auto [first, last] = std::equal_range(rows.begin(), rows.end(), &wanted, before);
-  return {first, last};
+std::size_t place_of(Op op, Format format) noexcept {
+  return static_cast<std::size_t>(op) * n_formats +
+         static_cast<std::size_t>(format.type) * static_cast<std::size_t>(Layout::count_) +
+         static_cast<std::size_t>(format.layout);
 }
+std::size_t place_of(const KernelRow* row) noexcept { return place_of(row->op, row->format); }
 
 }  // namespace
 
@@ -35,20 +31,33 @@ DeviceState::DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& 
   for (const KernelRow& row : backend_->kernels()) {
     if ((row.needs & ~info().features) == 0) rows_.push_back(&row);
   }
+  const auto before = [](const KernelRow* a, const KernelRow* b) {
+    return place_of(a) < place_of(b);
+  };
   std::stable_sort(rows_.begin(), rows_.end(), before);
+  first_row_.assign(static_cast<std::size_t>(Op::count_) * n_formats + 1, 0);
+  for (const KernelRow* row : rows_) ++first_row_[place_of(row) + 1];
+  std::partial_sum(first_row_.begin(), first_row_.end(), first_row_.begin());
   count_in_process();
+}
+
+std::span<const KernelRow* const> DeviceState::rows_of(Op op, Format format) const noexcept {
+  if (op >= Op::count_ || format.type >= DType::count_ || format.layout >= Layout::count_)
+    return {};
+  const std::size_t place = place_of(op, format);
+  return {rows_.data() + first_row_[place], rows_.data() + first_row_[place + 1]};
 }
 
 const KernelRow* DeviceState::find_row(const Dispatch& d) const noexcept {
   const std::uint32_t form = form_of(d);
-  for (const KernelRow* row : rows_of(rows_, d.op, d.format)) {
+  for (const KernelRow* row : rows_of(d.op, d.format)) {
     if (has_forms(*row, form) && (row->accepts == nullptr || row->accepts(info(), d))) return row;
   }
   return nullptr;
 }
 
 const KernelRow* DeviceState::find_row(Op op, Format format, std::uint32_t form) const noexcept {
-  for (const KernelRow* row : rows_of(rows_, op, format)) {
+  for (const KernelRow* row : rows_of(op, format)) {
     if (has_forms(*row, form)) return row;
   }
   return nullptr;

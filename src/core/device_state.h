@@ -221,8 +221,11 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
 
   std::unique_ptr<Backend> backend_;
   DeviceOptions options_;
-  // Rows that the device has the needs of, as the backend prefers them, sorted by op and format.
+  std::span<const KernelRow* const> rows_of(Op op, Format format) const noexcept;
+  // Rows that the device has the needs of, as the backend prefers them, sorted by op and format;
+  // those of a pair begin at first_row_[place_of(op, format)] and end where the next pair's begin.
   std::vector<const KernelRow*> rows_;
+  std::vector<std::uint32_t> first_row_;
 
   mutable std::mutex table_mutex_;
   std::array<std::atomic<Slot*>, max_chunks> chunks_{};
