@@ -144,16 +144,20 @@ std::optional<std::uint64_t> storage_bytes(Format format, std::uint64_t n) noexc
 
 std::optional<std::uint64_t> storage_bytes(Format format, std::uint64_t rows,
                                            std::uint64_t cols) noexcept {
-  constexpr std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
   const FormatInfo& t = info(format);
-  if (t.group_rows == 0 || cols % t.block_elements != 0 || rows > top - t.group_rows)
+  if (t.group_rows == 0 || rows > std::numeric_limits<std::uint64_t>::max() - t.group_rows) {
     return std::nullopt;
-  const std::uint64_t padded = (rows + t.group_rows - 1) / t.group_rows * t.group_rows;
-  const std::uint64_t blocks = cols / t.block_elements;
-  if (blocks > top / t.block_bytes) return std::nullopt;
-  const std::uint64_t row_bytes = blocks * t.block_bytes;
-  if (row_bytes != 0 && padded > top / row_bytes) return std::nullopt;
-  return padded * row_bytes;
+  }
+  // Asked for every tensor of every op: no division where it can be spared.
+  const std::uint64_t blocks = t.block_elements == 1 ? cols : cols / t.block_elements;
+  if (blocks * t.block_elements != cols) return std::nullopt;
+  const std::uint64_t groups = t.group_rows == 1 ? rows : (rows + t.group_rows - 1) / t.group_rows;
+  std::uint64_t row_bytes = 0, bytes = 0;
+  if (__builtin_mul_overflow(blocks, std::uint64_t{t.block_bytes}, &row_bytes) ||
+      __builtin_mul_overflow(groups * t.group_rows, row_bytes, &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
 }
 
 std::span<const FusionRow> fusion_rows() noexcept { return fusion_table; }

@@ -8,11 +8,10 @@
 namespace onepass::ops {
 
 std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
-  constexpr std::uint64_t top = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t p = 1;
-  for (std::uint64_t f : factors) {
+  for (const std::uint64_t f : factors) {
     if (f == 0) return 0;
-    p = p > top / f ? top : p * f;
+    if (__builtin_mul_overflow(p, f, &p)) p = std::numeric_limits<std::uint64_t>::max();
   }
   return p;
 }
