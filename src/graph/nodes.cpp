@@ -272,8 +272,8 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
       params_bytes = e->builtin || e->params_bytes != 0 ? e->params_bytes : d.params_bytes;
     }
   }
-  const bool may_end_early = info(d.op).forms != 0;
-  if (d.n_views > max_views || d.n_views > n_slots || (d.n_views < n_slots && !may_end_early) ||
+  const bool ends_early = d.n_views < n_slots;
+  if (d.n_views > max_views || d.n_views > n_slots || (ends_early && info(d.op).forms == 0) ||
       d.params_bytes != params_bytes) {
     return fail(ErrorCode::invalid_argument,
                 std::string(dispatch_name(*device_, d.op, d.kernel)) + ": " +
@@ -310,26 +310,28 @@ Status NodeList::append(const Dispatch& d, std::optional<CapturedOpKind> kind,
       grids_.push_back(d.grid);
       if (d.extra != nullptr) extras_.push_back(std::make_shared<const DispatchExtra>(*d.extra));
     }
-    StoredNode& n = *new (nodes_.room(1)) StoredNode;
+    const bool has_extra = d.op == Op::custom && d.extra != nullptr;
+    new (nodes_.room(1)) StoredNode{
+        .op_kind = kind.value_or(own_kind),
+        .assumed = slots == nullptr && !passed,
+        .n_views = d.n_views,
+        .op = d.op,
+        .format = d.format,
+        .input = d.input,
+        .params_bytes = d.params_bytes,
+        .kernel = d.kernel,
+        .line = d.line,
+        .label = d.label != nullptr ? d.label : default_label,
+        .group = d.group != nullptr ? d.group : default_group,
+        .file = d.file,
+        .first_view = static_cast<std::uint32_t>(m.views),
+        .first_param = static_cast<std::uint32_t>(m.params),
+        .first_range = static_cast<std::uint32_t>(m.ranges),
+        .n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges),
+        .grid = static_cast<std::uint32_t>(m.grids),
+        .extra = has_extra ? static_cast<std::uint32_t>(m.extras) : ~0u,
+    };
     nodes_.commit(1);
-    n.op_kind = kind.value_or(own_kind);
-    n.assumed = slots == nullptr && !passed;
-    n.n_views = d.n_views;
-    n.op = d.op;
-    n.format = d.format;
-    n.input = d.input;
-    n.params_bytes = d.params_bytes;
-    n.kernel = d.kernel;
-    n.line = d.line;
-    n.label = d.label != nullptr ? d.label : default_label;
-    n.group = d.group != nullptr ? d.group : default_group;
-    n.file = d.file;
-    n.first_view = static_cast<std::uint32_t>(m.views);
-    n.first_param = static_cast<std::uint32_t>(m.params);
-    n.first_range = static_cast<std::uint32_t>(m.ranges);
-    n.n_ranges = static_cast<std::uint32_t>(ranges_.size() - m.ranges);
-    n.grid = static_cast<std::uint32_t>(m.grids);
-    if (d.op == Op::custom && d.extra != nullptr) n.extra = static_cast<std::uint32_t>(m.extras);
   } catch (...) {
     rollback(m);
     throw;
@@ -343,12 +345,12 @@ Status NodeList::append_ranges(const Dispatch& d, const char* slots, bool passed
   graph::Range* out = ranges_.room(d.n_views);
   View* const views = views_.room(d.n_views);
   std::memcpy(static_cast<void*>(access_.room(max_views)), d.access.data(), max_views);
+  Resolved added;
   for (std::size_t i = 0; i < d.n_views; ++i) {
     const View& v = d.views[i];
     views[i] = v;
     if (v.bytes == 0 && !v.buffer) continue;  // an optional operand that is not there
     const Resolved* place = known(v.buffer);
-    Resolved added;
     if (place == nullptr) {
       Result<Resolved> resolved = resolve(v.buffer);
       if (!resolved) {
@@ -517,9 +519,8 @@ Status NodeList::rewrite(std::span<const Rewritten> nodes) {
   return {};
 }
 
-Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
+void NodeList::read(std::uint32_t i, Dispatch& d) const noexcept {
   const StoredNode& n = nodes_[i];
-  Dispatch d;
   d.op = n.op;
   d.format = n.format;
   d.input = n.input;
@@ -537,7 +538,6 @@ Dispatch NodeList::dispatch(std::uint32_t i) const noexcept {
   if (n.params_bytes != 0) {
     std::memcpy(d.params.data(), params_.data() + n.first_param, n.params_bytes);
   }
-  return d;
 }
 
 MemRange NodeList::describe(const graph::Range& r) const noexcept {

@@ -122,7 +122,12 @@ class NodeList {
   std::span<const View> views(std::uint32_t i) const noexcept {
     return {views_.data() + nodes_[i].first_view, nodes_[i].n_views};
   }
-  Dispatch dispatch(std::uint32_t i) const noexcept;
+  Dispatch dispatch(std::uint32_t i) const noexcept {
+    Dispatch d;
+    read(i, d);
+    return d;
+  }
+  void read(std::uint32_t i, Dispatch& out) const noexcept;
   CapturedNode captured(std::uint32_t i) const;
   const DispatchExtra* extra(std::uint32_t i) const noexcept {
     return nodes_[i].extra == ~0u ? nullptr : extras_[nodes_[i].extra].get();

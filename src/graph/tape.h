@@ -42,7 +42,7 @@ class Tape {
   void grow(std::size_t n) {
     std::size_t capacity = capacity_ < 64 ? 64 : capacity_ * 2;
     while (capacity - size_ < n) capacity *= 2;
-    auto memory = std::make_unique<Slot[]>(capacity);
+    std::unique_ptr<Slot[]> memory(new Slot[capacity]);  // uninitialised
     if (size_ != 0) std::memcpy(static_cast<void*>(memory.get()), memory_.get(), size_ * sizeof(T));
     memory_ = std::move(memory);
     capacity_ = capacity;
