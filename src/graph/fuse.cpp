@@ -12,6 +12,8 @@ namespace {
 // How far ahead of a dispatch its partner of a pair is looked for.
 constexpr std::uint32_t pair_window = 24;
 
+constexpr std::uint32_t none = ~0u;
+
 class Fuser {
  public:
   Fuser(NodeList& list, bool close, std::span<const FusionRow> rows)
@@ -22,7 +24,8 @@ class Fuser {
     if (!has_candidates()) return report;
     ONEPASS_TRY(load());
     for (const FusionRow& row : rows_) {
-      if ((!row.exact && !close_) || !has_op(row.first) || !has_op(row.second)) continue;
+      if ((!row.exact && !close_) || count_of(row.first) == 0 || count_of(row.second) == 0)
+        continue;
       for (std::uint32_t i = 0; i < ops_.size(); ++i) {
         // A node that took another in may take a third: Q, K, V.
         while (ops_[i] == row.first && try_row(row, i)) count(row, report);
@@ -34,8 +37,17 @@ class Fuser {
   }
 
  private:
-  using Bytes = std::array<Range, max_views>;
+  // Of the views of a dispatch, as many as it has; the rest is uninitialised.
+  struct Bytes {
+    Bytes() noexcept {}
+    Range& operator[](std::size_t k) noexcept { return ranges[k]; }
+    const Range& operator[](std::size_t k) const noexcept { return ranges[k]; }
+    union {
+      std::array<Range, max_views> ranges;
+    };
+  };
   struct Node {
+    Node() noexcept {}         // leaves d and bytes as they are: made for every dispatch of a pass
     std::uint32_t source = 0;  // of the list; not of a conversion
     bool is_dispatch = false;
     bool is_fence = false;
@@ -44,7 +56,8 @@ class Fuser {
     bool by_hand = false;  // accesses were not given by the views
     bool opaque = false;
     Dispatch d;
-    Bytes bytes;  // of d.views, by set_bytes
+    Bytes bytes;                                   // of d.views, by set_bytes
+    std::array<std::uint32_t, max_views> touches;  // of bound views: index of touches_
   };
 
   // Of the views of a dispatch; those of one that is not there overlap nothing.
@@ -65,7 +78,8 @@ class Fuser {
     return false;
   }
 
-  bool has_op(Op op) const { return std::find(ops_.begin(), ops_.end(), op) != ops_.end(); }
+  // Dispatches of an op that are still there.
+  std::uint32_t& count_of(Op op) { return counts_[static_cast<std::size_t>(op)]; }
 
   // The row of a product whose kernel takes view 0 in another form than it was recorded with.
   const KernelRow* conversion_row(std::uint32_t i) const {
@@ -86,7 +100,7 @@ class Fuser {
       n.is_fence = list_.node(i).kind == CapturedNode::Kind::fence;
       if (!list_.is_dispatch(i)) continue;
       n.is_dispatch = true;
-      n.d = list_.dispatch(i);
+      list_.read(i, n.d);
       const KernelEntry* e =
           n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
       n.opaque = list_.node(i).opaque;
@@ -95,20 +109,21 @@ class Fuser {
       if (e == nullptr) set_access(n.d, info(n.d.op).slots);
       if (converted != nullptr) ONEPASS_TRY(convert(*conversion, n, *converted));
     }
-    touching_.resize(list_.regions().size());
+    last_touch_.assign(list_.regions().size(), none);
+    touches_.reserve(nodes_.size() * 4);
     ops_.assign(nodes_.size(), Op::custom);
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
       Node& n = nodes_[i];
       if (n.opaque) opaque_.push_back(i);
       if (n.is_fence || n.opaque) walls_.push_back(i);
       if (!n.is_dispatch) continue;
-      ops_[i] = n.d.op;
+      set_op(i, n.d.op);
       set_bytes(n.d, n.bytes);
       for (std::size_t k = 0; k < n.d.n_views; ++k) {
-        if (is_bound(n.d.views[k])) touch(n.bytes[k].region, i);
+        if (is_bound(n.d.views[k])) n.touches[k] = add_touch(n.bytes[k].region, i);
       }
       if (!n.by_hand) continue;
-      for (const Range& r : list_.ranges(n.source)) touch(r.region, i);
+      for (const Range& r : list_.ranges(n.source)) add_touch(r.region, i);
     }
     return {};
   }
@@ -146,12 +161,35 @@ class Fuser {
     }
   }
 
-  void touch(std::uint32_t region, std::uint32_t node) {
-    std::vector<std::uint32_t>& t = touching_[region];
-    if (t.empty()) t.reserve(8);
-    const auto at =
-        t.empty() || t.back() < node ? t.end() : std::lower_bound(t.begin(), t.end(), node);
-    if (at == t.end() || *at != node) t.insert(at, node);
+  // Those that touch a region are a chain in the order of the list.
+  struct Touch {
+    std::uint32_t node = 0, next = none;  // next: index of touches_
+  };
+  // Of the last node so far.
+  std::uint32_t add_touch(std::uint32_t region, std::uint32_t node) {
+    std::uint32_t& last = last_touch_[region];
+    if (last != none && touches_[last].node == node) return last;
+    const auto added = static_cast<std::uint32_t>(touches_.size());
+    if (last != none) touches_[last].next = added;
+    touches_.push_back({node, none});
+    return last = added;
+  }
+  // Of a node behind that of touch `from`, which touches the same region.
+  std::uint32_t insert_touch(std::uint32_t from, std::uint32_t node) {
+    std::uint32_t next = touches_[from].next;
+    for (; next != none && touches_[next].node < node; next = touches_[from].next) from = next;
+    if (next != none && touches_[next].node == node) return next;
+    const auto added = static_cast<std::uint32_t>(touches_.size());
+    touches_.push_back({node, next});
+    return touches_[from].next = added;
+  }
+  // The touch of a region by one of a node's views.
+  std::uint32_t touch_of(std::uint32_t i, std::uint32_t region) const {
+    const Node& n = nodes_[i];
+    for (std::size_t k = 0; k < n.d.n_views; ++k) {
+      if (is_bound(n.d.views[k]) && n.bytes[k].region == region) return n.touches[k];
+    }
+    return none;
   }
 
   static bool overlap(const Range& a, const Range& b) {
@@ -221,21 +259,22 @@ class Fuser {
     std::uint32_t reader = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
-    const std::vector<std::uint32_t>& t = touching_[bytes.region];
-    for (auto it = std::upper_bound(t.begin(), t.end(), first); it != t.end(); ++it) {
-      if (*it > may_read) return {};
-      if (!nodes_[*it].alive) continue;
-      const Effect e = effect(*it, bytes);
+    for (std::uint32_t t = touches_[nodes_[first].touches[k]].next; t != none;
+         t = touches_[t].next) {
+      const std::uint32_t node = touches_[t].node;
+      if (node > may_read) return {};
+      if (!nodes_[node].alive) continue;
+      const Effect e = effect(node, bytes);
       if (!e.touches) continue;
       if (e.by_hand) return {};
       if (e.reads) {
         if (reader != ~0u) return {};
-        reader = *it;
+        reader = node;
       } else if (!e.covers) {
         return {};
       }
       // Redefined: what comes later reads other values.
-      if (e.covers && (is_dead_after || overwrites(*it, bytes))) return {reader};
+      if (e.covers && (is_dead_after || overwrites(node, bytes))) return {reader};
       if (!e.reads) return {};
     }
     if (may_read != ~0u) return {};
@@ -345,21 +384,31 @@ class Fuser {
     return launch_of(list_.device(), *kernel, d, launch).has_value();
   }
 
-  // fused_ takes the place of dispatch j.
+  // fused_ takes the place of dispatch j; it touches no region that neither i nor j does.
   void replace(std::uint32_t i, std::uint32_t j) {
+    std::array<std::uint32_t, max_views> touches{};
+    for (std::size_t k = 0; k < fused_.d.n_views; ++k) {
+      if (!is_bound(fused_.d.views[k])) continue;
+      const std::uint32_t region = fused_.bytes[k].region, own = touch_of(j, region);
+      touches[k] = own != none ? own : insert_touch(touch_of(i, region), j);
+    }
     remove(i);
     nodes_[j].d = fused_.d;
     nodes_[j].bytes = fused_.bytes;
+    nodes_[j].touches = touches;
     nodes_[j].changed = true;
-    ops_[j] = fused_.d.op;
-    for (std::size_t k = 0; k < fused_.d.n_views; ++k) {
-      if (is_bound(fused_.d.views[k])) touch(fused_.bytes[k].region, j);
-    }
+    set_op(j, fused_.d.op);
   }
 
   void remove(std::uint32_t i) {
     nodes_[i].alive = false;
-    ops_[i] = Op::custom;
+    set_op(i, Op::custom);
+  }
+
+  void set_op(std::uint32_t i, Op op) {
+    if (ops_[i] != Op::custom) --count_of(ops_[i]);
+    if (op != Op::custom) ++count_of(op);
+    ops_[i] = op;
   }
 
   // Of the pairs that only their buffer kept apart, those that no later row has taken up.
@@ -443,7 +492,7 @@ class Fuser {
       if (j >= end) return false;
       if (!nodes_[j].alive) continue;
       if (computes_same(first, nodes_[j].d, out) &&
-          redirect(j, out, result, nodes_[i].bytes[out])) {
+          redirect(j, out, result, nodes_[i].touches[out])) {
         return true;
       }
       // From here on the operands or the result are other values.
@@ -460,8 +509,9 @@ class Fuser {
     const Node& n = nodes_[i];
     for (std::size_t k = 0; k < n.d.n_views; ++k) {
       if (!is_bound(n.d.views[k])) continue;
-      const std::vector<std::uint32_t>& t = touching_[n.bytes[k].region];
-      all.insert(all.end(), std::upper_bound(t.begin(), t.end(), i), t.end());
+      for (std::uint32_t t = touches_[n.touches[k]].next; t != none; t = touches_[t].next) {
+        all.push_back(touches_[t].node);
+      }
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -491,8 +541,10 @@ class Fuser {
   }
 
   // Readers of dispatch j's output read `result` instead, as far as both live; then j goes.
-  bool redirect(std::uint32_t j, std::size_t out, const View& result, const Range& result_bytes) {
+  // touch: of the dispatch that writes the result.
+  bool redirect(std::uint32_t j, std::size_t out, const View& result, std::uint32_t touch) {
     const View v = nodes_[j].d.views[out];
+    const Range result_bytes = list_.range_of(result);
     const Range bytes = nodes_[j].bytes[out];
     if (!list_.is_dead_after(v) || overlap(bytes, result_bytes)) return false;
     readers_.clear();
@@ -517,11 +569,12 @@ class Fuser {
     for (const std::uint32_t k : readers_) {
       Dispatch& d = nodes_[k].d;
       for (std::size_t s = 0; s < d.n_views; ++s) {
-        if (d.views[s] == v) d.views[s] = result;
+        if (d.views[s] != v) continue;
+        d.views[s] = result;
+        nodes_[k].touches[s] = insert_touch(touch, k);
       }
       nodes_[k].changed = true;
       set_bytes(d, nodes_[k].bytes);
-      touch(result_bytes.region, k);
     }
     remove(j);
     return true;
@@ -569,11 +622,13 @@ class Fuser {
   bool close_;
   std::span<const FusionRow> rows_;
   std::vector<Node> nodes_;
-  std::vector<std::vector<std::uint32_t>> touching_;  // per region, ascending
-  std::vector<std::uint32_t> opaque_;                 // nodes of unknown accesses, ascending
-  std::shared_ptr<ScratchTable> conversions_;         // null: none was necessary
-  std::vector<std::uint32_t> walls_;                  // fences and those, ascending
-  std::vector<Op> ops_;  // of each node; custom: a caller's, none, or gone
+  std::vector<Touch> touches_;
+  std::vector<std::uint32_t> last_touch_;      // per region, while loading
+  std::vector<std::uint32_t> opaque_;          // nodes of unknown accesses, ascending
+  std::shared_ptr<ScratchTable> conversions_;  // null: none was necessary
+  std::vector<std::uint32_t> walls_;           // fences and those, ascending
+  std::vector<Op> ops_;                        // of each node; custom: a caller's, none, or gone
+  std::array<std::uint32_t, static_cast<std::size_t>(Op::count_)> counts_{};
   Fused fused_;
   std::vector<View> vanished_;
   std::vector<Kept> kept_;
