@@ -37,6 +37,17 @@ std::size_t find_segment(const std::vector<Segment>& segments, std::uint64_t lo)
   return static_cast<std::size_t>(at - segments.begin());
 }
 
+// Mostly two or three, nearly in order: a call of std::sort costs more than finding them.
+void sort_few(std::vector<std::uint32_t>& v) {
+  if (v.size() > 8) return std::sort(v.begin(), v.end());
+  for (std::size_t i = 1; i < v.size(); ++i) {
+    const std::uint32_t x = v[i];
+    std::size_t at = i;
+    for (; at > 0 && v[at - 1] > x; --at) v[at] = v[at - 1];
+    v[at] = x;
+  }
+}
+
 }  // namespace
 
 struct HazardWorkspace::State {
@@ -173,7 +184,7 @@ void HazardWorkspace::State::find_predecessors(const Program& program, std::uint
   for (const Range& r : ranges) {
     if (r.write && r.lo < r.hi) write(fresh(regions[r.region]), r.lo, r.hi, node);
   }
-  if (found.size() > 1) std::sort(found.begin(), found.end());
+  sort_few(found);
 }
 
 HazardWorkspace::HazardWorkspace() : state_(new State) {}
