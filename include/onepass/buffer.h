@@ -21,10 +21,10 @@ namespace onepass {
 
 class DeviceState;
 
-// Names a slot of the device's buffer table. The generation changes when the buffer is freed, so
+// Names a place in the device's buffer table. The generation changes when the buffer is freed, so
 // an id that outlived its buffer is recognised.
 struct BufferId {
-  std::uint32_t slot = 0;
+  std::uint32_t index = 0;
   std::uint32_t generation = 0;  // 0: names nothing
 
   explicit operator bool() const noexcept { return generation != 0; }

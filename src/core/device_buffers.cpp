@@ -1,4 +1,4 @@
-// The buffer table: slots with generation and reference count in one word, so that ids can be
+// The buffer table: entries with generation and reference count in one word, so that ids can be
 // checked and retained without a lock.
 #include <algorithm>
 #include <cstring>
@@ -29,32 +29,33 @@ std::string range_text(const View& v) {
 
 }  // namespace
 
-DeviceState::Slot* DeviceState::slot(std::uint32_t index) const noexcept {
-  const std::uint32_t chunk = index / chunk_slots;
+DeviceState::BufferEntry* DeviceState::entry(std::uint32_t index) const noexcept {
+  const std::uint32_t chunk = index / chunk_entries;
   if (chunk >= max_chunks) return nullptr;
-  Slot* slots = chunks_[chunk].load(std::memory_order_acquire);
-  return slots ? slots + index % chunk_slots : nullptr;
+  BufferEntry* entries = chunks_[chunk].load(std::memory_order_acquire);
+  return entries ? entries + index % chunk_entries : nullptr;
 }
 
 // Reserves what a later release needs, so that freeing never allocates.
-Result<std::uint32_t> DeviceState::take_slot() {
+Result<std::uint32_t> DeviceState::take_entry() {
   if (deferred_.capacity() < deferred_.size() + live_buffers_ + 1) {
     deferred_.reserve(2 * (deferred_.size() + live_buffers_ + 1));
   }
-  if (free_slots_.empty()) {
+  if (free_entries_.empty()) {
     const auto chunk = static_cast<std::uint32_t>(chunk_storage_.size());
     if (chunk == max_chunks) {
       return fail(ErrorCode::limit,
-                  "allocate: more than " + std::to_string(max_chunks * chunk_slots) + " buffers");
+                  "allocate: more than " + std::to_string(max_chunks * chunk_entries) + " buffers");
     }
-    free_slots_.reserve(std::size_t{chunk_slots} * (chunk + 1));
+    free_entries_.reserve(std::size_t{chunk_entries} * (chunk + 1));
     chunk_storage_.reserve(chunk + 1);
-    chunk_storage_.push_back(std::make_unique<Slot[]>(chunk_slots));
+    chunk_storage_.push_back(std::make_unique<BufferEntry[]>(chunk_entries));
     chunks_[chunk].store(chunk_storage_.back().get(), std::memory_order_release);
-    for (std::uint32_t i = chunk_slots; i-- > 0;) free_slots_.push_back(chunk * chunk_slots + i);
+    for (std::uint32_t i = chunk_entries; i-- > 0;)
+      free_entries_.push_back(chunk * chunk_entries + i);
   }
-  const std::uint32_t index = free_slots_.back();
-  free_slots_.pop_back();
+  const std::uint32_t index = free_entries_.back();
+  free_entries_.pop_back();
   ++live_buffers_;
   return index;
 }
@@ -71,18 +72,18 @@ Result<Buffer> DeviceState::allocate(std::uint64_t bytes, const AllocateOptions&
     std::uint32_t index = 0;
     {
       const std::lock_guard lock(table_mutex_);
-      ONEPASS_ASSIGN(index, take_slot());
+      ONEPASS_ASSIGN(index, take_entry());
     }
     Result<Allocation> memory =
         guarded([&] { return backend_->allocate(bytes, options.kind, options.zero); });
     const std::lock_guard lock(table_mutex_);
     if (!memory) {
-      free_slots_.push_back(index);
+      free_entries_.push_back(index);
       --live_buffers_;
       note_error(memory.error());
       return std::move(memory).error();
     }
-    Slot& s = *slot(index);
+    BufferEntry& s = *entry(index);
     s.facts = BufferFacts{*memory, bytes, next_region_.fetch_add(1), 0, false};
     s.immutable = false;
     s.imported = false;
@@ -101,8 +102,8 @@ Result<Buffer> DeviceState::import_host(std::span<std::byte> memory) {
     }
     if (memory.empty()) return fail(ErrorCode::invalid_argument, "import_host: 0 bytes");
     const std::lock_guard lock(table_mutex_);
-    ONEPASS_ASSIGN(const std::uint32_t index, take_slot());
-    Slot& s = *slot(index);
+    ONEPASS_ASSIGN(const std::uint32_t index, take_entry());
+    BufferEntry& s = *entry(index);
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
     s.facts = BufferFacts{Allocation{address, memory.data(), memory.size()}, memory.size(),
                           host_region, address, false};
@@ -115,7 +116,7 @@ Result<Buffer> DeviceState::import_host(std::span<std::byte> memory) {
 }
 
 bool DeviceState::retain(BufferId id) noexcept {
-  Slot* s = slot(id.slot);
+  BufferEntry* s = entry(id.index);
   if (s == nullptr || id.generation == 0) return false;
   std::uint64_t state = s->state.load(std::memory_order_relaxed);
   do {
@@ -126,22 +127,22 @@ bool DeviceState::retain(BufferId id) noexcept {
 }
 
 void DeviceState::release(BufferId id) noexcept {
-  Slot* s = slot(id.slot);
+  BufferEntry* s = entry(id.index);
   if (s == nullptr) return;
   if (references_of(s->state.fetch_sub(1, std::memory_order_acq_rel)) == 1) {
     const std::lock_guard lock(table_mutex_);
-    end_slot(id.slot, *s);
+    end_entry(id.index, *s);
   }
 }
 
 // Under table_mutex_, with the last reference gone.
-void DeviceState::end_slot(std::uint32_t index, Slot& s) noexcept {
+void DeviceState::end_entry(std::uint32_t index, BufferEntry& s) noexcept {
   const std::uint32_t generation = generation_of(s.state.load(std::memory_order_relaxed));
   const Allocation memory = s.facts.memory;
   const bool imported = s.imported;
   s.state.store(pack(next_generation(generation), 0), std::memory_order_release);
   free_epoch_.fetch_add(1, std::memory_order_seq_cst);
-  free_slots_.push_back(index);
+  free_entries_.push_back(index);
   --live_buffers_;
   if (imported) return;
   deferred_.push_back({memory, last_submitted_atomic_.load(std::memory_order_seq_cst)});
@@ -159,14 +160,14 @@ void DeviceState::collect_free(std::uint64_t completed) noexcept {
 }
 
 std::uint32_t DeviceState::references(BufferId id) const noexcept {
-  const Slot* s = slot(id.slot);
+  const BufferEntry* s = entry(id.index);
   if (s == nullptr || id.generation == 0) return 0;
   const std::uint64_t state = s->state.load(std::memory_order_acquire);
   return generation_of(state) == id.generation ? references_of(state) : 0;
 }
 
 BufferFacts DeviceState::facts(BufferId id) const noexcept {
-  const Slot* s = slot(id.slot);
+  const BufferEntry* s = entry(id.index);
   BufferFacts facts = s->facts;
   facts.immutable = s->immutable.load(std::memory_order_relaxed);
   return facts;
@@ -174,21 +175,21 @@ BufferFacts DeviceState::facts(BufferId id) const noexcept {
 
 Status DeviceState::set_immutable(BufferId id) {
   if (!retain(id)) return fail(ErrorCode::stale, "set_immutable: the buffer was freed");
-  slot(id.slot)->immutable.store(true, std::memory_order_relaxed);
+  entry(id.index)->immutable.store(true, std::memory_order_relaxed);
   release(id);
   return {};
 }
 
 Result<BufferId> DeviceState::renew(BufferId id) {
   const std::lock_guard lock(table_mutex_);
-  Slot* s = slot(id.slot);
+  BufferEntry* s = entry(id.index);
   std::uint64_t expected = pack(id.generation, 1);
   const std::uint32_t generation = next_generation(id.generation);
   if (s == nullptr || !s->state.compare_exchange_strong(expected, pack(generation, 1))) {
     return fail(ErrorCode::invalid_state, "renew: the buffer has other owners");
   }
   free_epoch_.fetch_add(1, std::memory_order_acq_rel);
-  return BufferId{id.slot, generation};
+  return BufferId{id.index, generation};
 }
 
 Buffer DeviceState::adopt(BufferId id, std::uint64_t bytes) noexcept {

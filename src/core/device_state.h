@@ -178,13 +178,13 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   friend class ArenaBlock;
 
   // state: generation << 32 | references.
-  struct Slot {
+  struct BufferEntry {
     std::atomic<std::uint64_t> state{std::uint64_t{1} << 32};
     BufferFacts facts;
     std::atomic<bool> immutable{false};
     bool imported = false;
   };
-  static constexpr std::uint32_t chunk_slots = 256;
+  static constexpr std::uint32_t chunk_entries = 256;
   static constexpr std::uint32_t max_chunks = 4096;
   struct Deferred {
     Allocation memory;
@@ -194,9 +194,9 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   DeviceState(std::unique_ptr<Backend> backend, const DeviceOptions& options);
   void count_in_process();
   void leave_process() noexcept;
-  Slot* slot(std::uint32_t index) const noexcept;
-  Result<std::uint32_t> take_slot();
-  void end_slot(std::uint32_t index, Slot& s) noexcept;
+  BufferEntry* entry(std::uint32_t index) const noexcept;
+  Result<std::uint32_t> take_entry();
+  void end_entry(std::uint32_t index, BufferEntry& s) noexcept;
   Status lost_status() const;
   void note_error(const Error& e) noexcept;
   // A backend's answer; a lost device is remembered.
@@ -228,9 +228,9 @@ class DeviceState : public std::enable_shared_from_this<DeviceState> {
   std::vector<std::uint32_t> first_row_;
 
   mutable std::mutex table_mutex_;
-  std::array<std::atomic<Slot*>, max_chunks> chunks_{};
-  std::vector<std::unique_ptr<Slot[]>> chunk_storage_;
-  std::vector<std::uint32_t> free_slots_;
+  std::array<std::atomic<BufferEntry*>, max_chunks> chunks_{};
+  std::vector<std::unique_ptr<BufferEntry[]>> chunk_storage_;
+  std::vector<std::uint32_t> free_entries_;
   std::vector<Deferred> deferred_;
   std::vector<Allocation> arena_cache_;
   std::atomic<std::uint64_t> free_epoch_{0};

@@ -136,7 +136,7 @@ Status DeviceState::check_required_locked(RecordedPass& pass) {
   if (pass.checked && pass.checked_epoch == epoch) return {};
   for (const BufferId id : pass.required) {
     if (!is_live(id)) {
-      return fail(ErrorCode::stale, "run: buffer " + std::to_string(id.slot) + " of plan '" +
+      return fail(ErrorCode::stale, "run: buffer " + std::to_string(id.index) + " of plan '" +
                                         pass.label + "' was freed");
     }
   }

@@ -150,7 +150,8 @@ class Lowering {
       kept.label = d.label;
       kept.group = d.group;
       for (std::size_t v = 0; v < kept.n_views; ++v) {
-        if (Lowered::workspace_of(kept.views[v]) != ~0u) kept.views[v].buffer.slot += first_scratch;
+        if (Lowered::workspace_of(kept.views[v]) != ~0u)
+          kept.views[v].buffer.index += first_scratch;
       }
       ONEPASS_ASSIGN(const KernelRow* part_row, row_of(kept));
       ONEPASS_TRY(add_launch(node, Dispatch(kept), *part_row, {}, index));

@@ -40,7 +40,7 @@ struct Lowered {
   }
   // The index of `workspace` that a view of a part lies in, ~0: none.
   static std::uint32_t workspace_of(const View& view) noexcept {
-    return view.buffer.generation == between_launches ? view.buffer.slot : ~0u;
+    return view.buffer.generation == between_launches ? view.buffer.index : ~0u;
   }
   Program program() const noexcept {
     return {kinds, range_offsets, ranges,

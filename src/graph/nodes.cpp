@@ -31,7 +31,7 @@ NodeList::~NodeList() {
 
 void NodeList::clear() noexcept {
   for (const BufferId id : retained_) {
-    locals_[id.slot].generation = 0;
+    locals_[id.index].generation = 0;
     device_->release(id);
   }
   retained_.clear();
@@ -51,13 +51,13 @@ void NodeList::clear() noexcept {
 }
 
 std::vector<BufferId> NodeList::take_retained() noexcept {
-  for (const BufferId id : retained_) locals_[id.slot].generation = 0;
+  for (const BufferId id : retained_) locals_[id.index].generation = 0;
   return std::exchange(retained_, {});
 }
 
 void NodeList::restore_retained(std::vector<BufferId> ids) noexcept {
   retained_ = std::move(ids);
-  for (const BufferId id : retained_) locals_[id.slot].generation = id.generation;
+  for (const BufferId id : retained_) locals_[id.index].generation = id.generation;
 }
 
 std::vector<BufferId> NodeList::buffers() const {
@@ -70,7 +70,7 @@ std::vector<BufferId> NodeList::buffers() const {
   }
   std::vector<BufferId> out;
   for (const BufferId id : retained_) {
-    if (named[locals_[id.slot].at.region] != 0) out.push_back(id);
+    if (named[locals_[id.index].at.region] != 0) out.push_back(id);
   }
   return out;
 }
@@ -87,18 +87,18 @@ void NodeList::add_table(const std::shared_ptr<ScratchTable>& table) {
 Result<View> NodeList::add_scratch(ScratchTable& table, std::uint64_t bytes) {
   const auto item = static_cast<std::uint32_t>(table.items.size());
   table.items.push_back({bytes, nullptr, 0});
-  const View view{BufferId{scratch_slot_bit | item, table.tag}, 0, bytes};
+  const View view{BufferId{scratch_bit | item, table.tag}, 0, bytes};
   ONEPASS_TRY(resolve(view.buffer));
   return view;
 }
 
 const NodeList::Resolved* NodeList::known(BufferId id) const noexcept {
-  if ((id.slot & scratch_slot_bit) == 0) {
+  if ((id.index & scratch_bit) == 0) {
     const bool is_known =
-        id && id.slot < locals_.size() && locals_[id.slot].generation == id.generation;
-    return is_known ? &locals_[id.slot].at : nullptr;
+        id && id.index < locals_.size() && locals_[id.index].generation == id.generation;
+    return is_known ? &locals_[id.index].at : nullptr;
   }
-  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  const std::uint32_t item = id.index & ~scratch_bit;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t]->tag != id.generation) continue;
     const bool is_known = item < scratch_[t].size() && scratch_[t][item].region != ~0u;
@@ -109,10 +109,10 @@ const NodeList::Resolved* NodeList::known(BufferId id) const noexcept {
 
 const NodeList::Resolved& NodeList::place_of(const View& view) const noexcept {
   static constexpr Resolved nowhere;
-  if ((view.buffer.slot & scratch_slot_bit) == 0) return locals_[view.buffer.slot].at;
+  if ((view.buffer.index & scratch_bit) == 0) return locals_[view.buffer.index].at;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t]->tag == view.buffer.generation) {
-      return scratch_[t][view.buffer.slot & ~scratch_slot_bit];
+      return scratch_[t][view.buffer.index & ~scratch_bit];
     }
   }
   return nowhere;
@@ -126,11 +126,11 @@ Result<NodeList::Resolved> NodeList::add_buffer(BufferId id) {
   if (regions_.size() == regions_.capacity()) {
     regions_.reserve(std::max<std::size_t>(64, 2 * regions_.size()));
   }
-  if (id.slot >= (1u << 20)) return fail(ErrorCode::stale, "the view names no buffer");
-  if (id.slot >= locals_.size()) locals_.resize(std::max<std::size_t>(64, id.slot * 3 / 2 + 1));
+  if (id.index >= (1u << 20)) return fail(ErrorCode::stale, "the view names no buffer");
+  if (id.index >= locals_.size()) locals_.resize(std::max<std::size_t>(64, id.index * 3 / 2 + 1));
   if (!id) return fail(ErrorCode::invalid_argument, "the view names no buffer");
   if (!device_->retain(id)) {
-    return fail(ErrorCode::stale, "buffer " + std::to_string(id.slot) + " was freed");
+    return fail(ErrorCode::stale, "buffer " + std::to_string(id.index) + " was freed");
   }
   retained_.push_back(id);
   const BufferFacts facts = device_->facts(id);
@@ -145,14 +145,14 @@ Result<NodeList::Resolved> NodeList::add_buffer(BufferId id) {
     }
     at.region = host_region_;
   }
-  locals_[id.slot] = Local{id.generation, at};
+  locals_[id.index] = Local{id.generation, at};
   return at;
 }
 
 Result<NodeList::Resolved> NodeList::resolve(BufferId id) {
   if (const Resolved* const place = known(id)) return *place;
-  if ((id.slot & scratch_slot_bit) == 0) return add_buffer(id);
-  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  if ((id.index & scratch_bit) == 0) return add_buffer(id);
+  const std::uint32_t item = id.index & ~scratch_bit;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t]->tag != id.generation || item >= tables_[t]->items.size()) continue;
     std::vector<Resolved>& places = scratch_[t];
@@ -545,7 +545,7 @@ MemRange NodeList::describe(const graph::Range& r) const noexcept {
   if (region.buffer) return MemRange{region.buffer, r.lo, r.hi};
   // Host memory: any imported buffer that holds the range.
   for (const BufferId id : retained_) {
-    const Resolved& l = locals_[id.slot].at;
+    const Resolved& l = locals_[id.index].at;
     if (l.region == r.region && r.lo >= l.base && r.hi <= l.base + l.bytes) {
       return MemRange{id, r.lo - l.base, r.hi - l.base};
     }
@@ -567,11 +567,11 @@ CapturedNode NodeList::captured(std::uint32_t i) const {
   memory->device = device_;
   memory->tables = tables_;
   const auto keep = [&](BufferId id) {
-    if (!id || (id.slot & scratch_slot_bit) != 0) return;
+    if (!id || (id.index & scratch_bit) != 0) return;
     const auto same = [id](const Buffer& b) { return b.id() == id; };
     if (std::any_of(memory->buffers.begin(), memory->buffers.end(), same)) return;
     if (device_->retain(id))
-      memory->buffers.push_back(device_->adopt(id, locals_[id.slot].at.bytes));
+      memory->buffers.push_back(device_->adopt(id, locals_[id.index].at.bytes));
   };
   for (const View& v : views(i)) keep(v.buffer);
   for (const MemRange& r : c.reads) keep(r.buffer);
@@ -582,7 +582,7 @@ CapturedNode NodeList::captured(std::uint32_t i) const {
 
 BoundView NodeList::bind(const View& view) const noexcept {
   if (!view.buffer) return {};
-  if ((view.buffer.slot & scratch_slot_bit) == 0) {
+  if ((view.buffer.index & scratch_bit) == 0) {
     const BufferFacts facts = device_->facts(view.buffer);
     return BoundView{facts.memory, view.offset, view.bytes};
   }
@@ -609,7 +609,7 @@ bool NodeList::is_immutable(const View& view) const noexcept { return place_of(v
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }
 
 bool NodeList::is_dead_after(const View& view) const noexcept {
-  if ((view.buffer.slot & scratch_slot_bit) != 0) return true;
+  if ((view.buffer.index & scratch_bit) != 0) return true;
   return std::any_of(discarded_.begin(), discarded_.end(), [&](const MemRange& d) {
     return d.buffer == view.buffer && d.start <= view.offset && view.offset + view.bytes <= d.end;
   });

@@ -16,8 +16,8 @@
 
 namespace onepass {
 
-// Ids of scratch have this bit in their slot; the generation is the table's tag.
-inline constexpr std::uint32_t scratch_slot_bit = 0x80000000u;
+// Ids of scratch have this bit in their index; the generation is the table's tag.
+inline constexpr std::uint32_t scratch_bit = 0x80000000u;
 
 // Scratch tensors of one session and, once placed, where their bytes are.
 struct ScratchTable {
@@ -219,7 +219,7 @@ class NodeList {
   Tape<Grid> grids_;
   std::vector<std::shared_ptr<const DispatchExtra>> extras_;
   std::vector<Region> regions_;
-  std::vector<Local> locals_;  // by buffer slot
+  std::vector<Local> locals_;  // by buffer index
   std::vector<BufferId> retained_;
   std::vector<std::shared_ptr<ScratchTable>> tables_;
   std::vector<std::vector<Resolved>> scratch_;  // per table, per item; region ~0: none yet

@@ -150,12 +150,12 @@ Tensor GraphSession::scratch(Format format, Shape shape) {
       return {};
     }
     auto& items = state_->scratch->items;
-    if (items.size() >= scratch_slot_bit - 1) {
+    if (items.size() >= scratch_bit - 1) {
       e->fail(make_error(ErrorCode::limit, "scratch: too many tensors"));
       return {};
     }
     items.push_back({*bytes, nullptr, 0});
-    const BufferId id{scratch_slot_bit | static_cast<std::uint32_t>(items.size() - 1),
+    const BufferId id{scratch_bit | static_cast<std::uint32_t>(items.size() - 1),
                       state_->scratch->tag};
     return tensor(View{id, 0, *bytes}, format, shape);
   } catch (const std::bad_alloc&) {

@@ -93,7 +93,7 @@ Status Decoder::allocate(const DecoderOptions& options) {
   return {};
 }
 
-Status Decoder::make_step(Pass& pass, std::uint32_t rows) const {
+Status Decoder::make_step(ShapeClass& pass, std::uint32_t rows) const {
   if (pass.step.max_rows() != 0) return {};
   ONEPASS_ASSIGN(pass.step, StepState::create(model_->device(), rows, 1));
   return {};
@@ -134,7 +134,7 @@ void Decoder::record_token(GraphSession& s, const View& step,
   choose(s, step, options);
 }
 
-Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
+Status Decoder::record(ShapeClass& pass, std::uint32_t rows, const Tensor& logits) {
   if (pass.plan) return {};
   ONEPASS_TRY(make_step(pass, rows));
   GraphSession s = executor_.begin_recorded();
@@ -149,7 +149,7 @@ Status Decoder::record(Pass& pass, std::uint32_t rows, const Tensor& logits) {
 }
 
 Result<const Plan*> Decoder::decode_plan_for(const SamplingOptions& options) {
-  Pass& greedy_pass = passes_[0];
+  ShapeClass& greedy_pass = passes_[0];
   if (options.is_greedy()) {
     ONEPASS_TRY(record(greedy_pass, 1, logits_));
     return &greedy_pass.plan;
@@ -166,7 +166,7 @@ Result<const Plan*> Decoder::decode_plan_for(const SamplingOptions& options) {
 
 Result<const Plan*> Decoder::choice_plan_for(const SamplingOptions& options) {
   if (!choice_.plan || !same_choice(choice_.options, options)) {
-    Pass& pass = passes_[0];
+    ShapeClass& pass = passes_[0];
     ONEPASS_TRY(make_step(pass, 1));
     GraphSession s = executor_.begin_recorded();
     choose(s, pass.step.view(), options);
@@ -207,7 +207,7 @@ Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t p
                           bool scored) {
   const std::size_t bucket = bucket_of(static_cast<std::uint32_t>(tokens.size()));
   const std::uint32_t n = 1u << bucket;
-  Pass& pass = scored ? score_passes_[bucket] : passes_[bucket];
+  ShapeClass& pass = scored ? score_passes_[bucket] : passes_[bucket];
   Tensor logits;
   if (scored) {
     const std::uint32_t vocab = model_->config().vocab;
@@ -437,8 +437,8 @@ Result<Plan> Decoder::inspect(std::uint32_t rows, PlanOptions options, std::uint
 }
 
 std::uint32_t Decoder::recorded_plans() const noexcept {
-  const auto n =
-      std::count_if(passes_.begin(), passes_.end(), [](const Pass& p) { return bool(p.plan); });
+  const auto n = std::count_if(passes_.begin(), passes_.end(),
+                               [](const ShapeClass& p) { return bool(p.plan); });
   return static_cast<std::uint32_t>(n) + (sampled_.plan ? 1 : 0) + (choice_.plan ? 1 : 0);
 }
 

@@ -100,7 +100,7 @@ class Decoder {
 
  private:
   // A recorded shape class: `rows` rows. The output head only for one row, or for scores.
-  struct Pass {
+  struct ShapeClass {
     StepState step;
     Plan plan;
   };
@@ -113,8 +113,8 @@ class Decoder {
   // them, and the step of its pass.
   void forward(GraphSession& s, const ModelConfig& config, const View& step, std::uint32_t rows,
                const Tensor& logits) const;
-  Status record(Pass& pass, std::uint32_t rows, const Tensor& logits);
-  Status make_step(Pass& pass, std::uint32_t rows) const;
+  Status record(ShapeClass& pass, std::uint32_t rows, const Tensor& logits);
+  Status make_step(ShapeClass& pass, std::uint32_t rows) const;
   // The plan that appends one token and chooses the next, and the one that only chooses.
   Result<const Plan*> decode_plan_for(const SamplingOptions& options);
   Result<const Plan*> choice_plan_for(const SamplingOptions& options);
@@ -151,7 +151,7 @@ class Decoder {
   Tensor history_;
   Tensor scores_;  // [score_rows_, vocab]; allocated when first asked for
   std::uint32_t score_rows_ = 1;
-  std::array<Pass, n_buckets> passes_, score_passes_;  // passes_[0] chooses greedily
+  std::array<ShapeClass, n_buckets> passes_, score_passes_;  // passes_[0] chooses greedily
   // For the options they were recorded with; their step is that of passes_[0].
   struct SampledPlan {
     SamplingOptions options;

@@ -108,7 +108,7 @@ TEST(Lifetime, AReusedAddressIsStale) {
   ASSERT_TRUE(device.fence());
   const Buffer same = device.allocate(bytes).value();
   EXPECT_EQ(device.map(same.view()).value().data(), address);
-  EXPECT_EQ(same.id().slot, old.slot);
+  EXPECT_EQ(same.id().index, old.index);
   EXPECT_NE(same.id(), old);
   std::vector<float> values(n);
   for (const Status& status :
@@ -140,7 +140,7 @@ TEST(Lifetime, ARecycledPoolBufferIsStaleForOldViews) {
   a.reset();
   pool.reset();
   const Buffer again = pool.take(bytes).value();
-  EXPECT_EQ(again.id().slot, old.slot);
+  EXPECT_EQ(again.id().index, old.index);
   EXPECT_NE(again.id(), old);
   const Status status = plan.run();
   ASSERT_FALSE(status);

@@ -176,11 +176,11 @@ inline std::uint32_t open_slots(const Device& device, const test::Block& block,
 }
 
 // References of all buffers beyond their owner's, of a device whose buffers are all first uses of
-// their slots.
+// their places.
 inline std::uint32_t extra_references(const Device& device) {
   std::uint32_t n = 0;
-  for (std::uint32_t slot = 0; slot < 256; ++slot) {
-    const std::uint32_t r = device.state().references(BufferId{slot, 1});
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    const std::uint32_t r = device.state().references(BufferId{i, 1});
     n += r > 1 ? r - 1 : 0;
   }
   return n;

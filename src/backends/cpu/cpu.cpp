@@ -27,7 +27,8 @@ class CpuBackend final : public HostBackend {
   Result<std::unique_ptr<Recorded>> record(const Recording& recording,
                                            const Order& order) override {
     try {
-      ONEPASS_ASSIGN(std::unique_ptr<cpu::Pass> pass, cpu::Pass::create(pool_, recording, order));
+      ONEPASS_ASSIGN(std::unique_ptr<cpu::RecordedTasks> pass,
+                     cpu::RecordedTasks::create(pool_, recording, order));
       return std::unique_ptr<Recorded>(std::move(pass));
     } catch (const std::bad_alloc&) {
       return fail(
@@ -37,7 +38,7 @@ class CpuBackend final : public HostBackend {
   }
   Status submit(Recorded& recorded, std::span<const std::byte> step_bytes,
                 Completion& completion) override {
-    pool_.submit(static_cast<cpu::Pass&>(recorded), step_bytes, completion);
+    pool_.submit(static_cast<cpu::RecordedTasks&>(recorded), step_bytes, completion);
     return {};
   }
   void wait(Completion& completion) override { pool_.wait(completion.serial); }
@@ -45,7 +46,7 @@ class CpuBackend final : public HostBackend {
     return completion.done.load(std::memory_order_acquire);
   }
   Status timestamps(Recorded& recorded, std::span<TimeSpan> out) override {
-    const auto& pass = static_cast<const cpu::Pass&>(recorded);
+    const auto& pass = static_cast<const cpu::RecordedTasks&>(recorded);
     if (!pass.timed())
       return fail(ErrorCode::invalid_state, "timestamps: the recording was not timed");
     const std::size_t n = std::min<std::size_t>(out.size(), pass.size());
@@ -53,7 +54,7 @@ class CpuBackend final : public HostBackend {
     return {};
   }
   void append_slices(Recorded& recorded, std::vector<WorkSlice>& out) override {
-    static_cast<const cpu::Pass&>(recorded).append_slices(out);
+    static_cast<const cpu::RecordedTasks&>(recorded).append_slices(out);
   }
 
  private:

@@ -18,10 +18,10 @@ constexpr std::uint64_t forever = ~std::uint64_t{0};
 
 }  // namespace
 
-Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recording,
-                                           const Order& order) {
+Result<std::unique_ptr<RecordedTasks>> RecordedTasks::create(Pool& pool, const Recording& recording,
+                                                             const Order& order) {
   ONEPASS_ASSIGN(TaskList tasks, TaskList::bind(recording, pool.worker_count()));
-  std::unique_ptr<Pass> pass(new Pass(pool));
+  std::unique_ptr<RecordedTasks> pass(new RecordedTasks(pool));
   pass->tasks_ = std::move(tasks);
   const std::uint32_t n = pass->size();
   pass->items_ = std::make_unique<Item[]>(n);
@@ -58,14 +58,14 @@ Result<std::unique_ptr<Pass>> Pass::create(Pool& pool, const Recording& recordin
   return pass;
 }
 
-Pass::~Pass() { pool_->wait_unused(*this); }
+RecordedTasks::~RecordedTasks() { pool_->wait_unused(*this); }
 
-TimeSpan Pass::span(std::uint32_t i) const noexcept {
+TimeSpan RecordedTasks::span(std::uint32_t i) const noexcept {
   return {spans_[i].start_ns.load(std::memory_order_relaxed),
           spans_[i].end_ns.load(std::memory_order_relaxed)};
 }
 
-void Pass::append_slices(std::vector<WorkSlice>& out) const {
+void RecordedTasks::append_slices(std::vector<WorkSlice>& out) const {
   const std::uint64_t epoch = epoch_.load(std::memory_order_acquire);
   const std::size_t n = logs_.size();
   for (std::size_t k = 0; k < n; ++k) {
@@ -78,7 +78,8 @@ void Pass::append_slices(std::vector<WorkSlice>& out) const {
   }
 }
 
-void Pass::Log::add(std::uint64_t at, std::uint32_t launch, const TimeSpan& span) noexcept {
+void RecordedTasks::Log::add(std::uint64_t at, std::uint32_t launch,
+                             const TimeSpan& span) noexcept {
   if (epoch != at) {
     epoch = at;
     count = 0;
@@ -90,7 +91,7 @@ void Pass::Log::add(std::uint64_t at, std::uint32_t launch, const TimeSpan& span
   }
 }
 
-bool Pass::is_ready(const Item& item, Cursor& cursor) const noexcept {
+bool RecordedTasks::is_ready(const Item& item, Cursor& cursor) const noexcept {
   while (cursor.prefix < item.after) {
     if (!is_done(items_[cursor.prefix], cursor.epoch)) return false;
     ++cursor.prefix;
@@ -101,7 +102,8 @@ bool Pass::is_ready(const Item& item, Cursor& cursor) const noexcept {
   return true;
 }
 
-Pass::Claim Pass::claim(std::uint32_t i, Cursor& cursor, std::uint32_t& tile) noexcept {
+RecordedTasks::Claim RecordedTasks::claim(std::uint32_t i, Cursor& cursor,
+                                          std::uint32_t& tile) noexcept {
   Item& item = items_[i];
   const auto epoch = static_cast<std::uint32_t>(cursor.epoch);
   std::uint64_t next = item.next.load(std::memory_order_acquire);
@@ -126,7 +128,7 @@ Pass::Claim Pass::claim(std::uint32_t i, Cursor& cursor, std::uint32_t& tile) no
   }
 }
 
-bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) noexcept {
+bool RecordedTasks::run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) noexcept {
   const std::uint64_t start = spans_ ? os::now_ns() : 0;
   if (spans_ && tile == 0) spans_[i].start_ns.store(start, std::memory_order_relaxed);
   tasks_.run(i, tile, cursor.worker);
@@ -145,7 +147,7 @@ bool Pass::run_tile(std::uint32_t i, std::uint32_t tile, const Cursor& cursor) n
          sinks_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
-void Pass::run_all() noexcept {
+void RecordedTasks::run_all() noexcept {
   const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   epoch_.store(epoch, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -200,7 +202,7 @@ void Pool::reserve_step(std::size_t bytes) {
   step_stride_ = bytes;
 }
 
-void Pool::submit(Pass& pass, std::span<const std::byte> step_bytes,
+void Pool::submit(RecordedTasks& pass, std::span<const std::byte> step_bytes,
                   Completion& completion) noexcept {
   completion.failed.store(false, std::memory_order_relaxed);
   completion.done.store(false, std::memory_order_relaxed);
@@ -226,7 +228,7 @@ void Pool::submit(Pass& pass, std::span<const std::byte> step_bytes,
   if (wake) work_.notify_all();
 }
 
-void Pool::submit_inline(Pass& pass, std::span<const std::byte> step_bytes,
+void Pool::submit_inline(RecordedTasks& pass, std::span<const std::byte> step_bytes,
                          Completion& completion) noexcept {
   const std::lock_guard lock(mutex_);
   completion.serial = ++submitted_;
@@ -243,7 +245,7 @@ bool Pool::start_next_locked() noexcept {
     const std::uint64_t serial = completed_.load(std::memory_order_relaxed) + 1;
     if (serial > submitted_) return false;
     Entry& entry = entries_[serial];
-    Pass& pass = *entry.pass;
+    RecordedTasks& pass = *entry.pass;
     entry.start_ns = os::now_ns();
     write_step(pass.step_, {step_of(serial), entry.step_bytes});
     if (pass.size() == 0) {
@@ -291,8 +293,8 @@ void Pool::idle(std::uint32_t& n) const noexcept {
   }
 }
 
-void Pool::run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noexcept {
-  Pass::Cursor cursor;
+void Pool::run_tiles(RecordedTasks& pass, std::uint32_t worker, std::uint64_t until) noexcept {
+  RecordedTasks::Cursor cursor;
   cursor.worker = worker;
   cursor.epoch = pass.epoch_.load(std::memory_order_acquire);
   const std::uint32_t n = pass.size();
@@ -302,16 +304,16 @@ void Pool::run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noex
     for (std::uint32_t i = cursor.first; i < n && i < cursor.first + window && !taken; ++i) {
       std::uint32_t tile = 0;
       switch (pass.claim(i, cursor, tile)) {
-        case Pass::Claim::taken:
+        case RecordedTasks::Claim::taken:
           taken = true;
           if (pass.run_tile(i, tile, cursor)) return finish_pass();
           break;
-        case Pass::Claim::exhausted:
+        case RecordedTasks::Claim::exhausted:
           if (i == cursor.first) ++cursor.first;
           break;
-        case Pass::Claim::not_ready:
+        case RecordedTasks::Claim::not_ready:
           break;
-        case Pass::Claim::over:
+        case RecordedTasks::Claim::over:
           return;
       }
     }
@@ -325,12 +327,13 @@ void Pool::run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noex
 }
 
 void Pool::take_part(std::uint32_t worker, std::uint64_t until) noexcept {
-  std::atomic<const Pass*>& inside = inside_[worker].pass;
-  Pass* pass = active_.load(std::memory_order_acquire);
+  std::atomic<const RecordedTasks*>& inside = inside_[worker].pass;
+  RecordedTasks* pass = active_.load(std::memory_order_acquire);
   while (pass) {
-    // Announce, then look again: either the pass is still active, or ~Pass sees the announcement.
+    // Announce, then look again: either the pass is still active, or ~RecordedTasks sees the
+    // announcement.
     inside.store(pass, std::memory_order_seq_cst);
-    Pass* const again = active_.load(std::memory_order_seq_cst);
+    RecordedTasks* const again = active_.load(std::memory_order_seq_cst);
     if (again == pass) {
       run_tiles(*pass, worker, until);
       break;
@@ -407,7 +410,7 @@ void Pool::wait_all() noexcept {
   wait(serial);
 }
 
-void Pool::wait_unused(const Pass& pass) const noexcept {
+void Pool::wait_unused(const RecordedTasks& pass) const noexcept {
   for (std::uint32_t i = 0; i < n_inside_; ++i) {
     while (inside_[i].pass.load(std::memory_order_seq_cst) == &pass) os::yield();
   }

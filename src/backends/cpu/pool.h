@@ -24,11 +24,11 @@ class Pool;
 
 // A recording as the workers see it. Counters only grow: pass number `epoch` of this object, from
 // 1, has finished launch i when done == epoch * tiles, so nothing is reset between passes.
-class Pass final : public Recorded {
+class RecordedTasks final : public Recorded {
  public:
-  static Result<std::unique_ptr<Pass>> create(Pool& pool, const Recording& recording,
-                                              const Order& order);
-  ~Pass() override;  // waits until no worker looks at it
+  static Result<std::unique_ptr<RecordedTasks>> create(Pool& pool, const Recording& recording,
+                                                       const Order& order);
+  ~RecordedTasks() override;  // waits until no worker looks at it
 
   std::uint32_t size() const noexcept { return tasks_.size(); }
   bool timed() const noexcept { return spans_ != nullptr; }
@@ -69,7 +69,7 @@ class Pass final : public Recorded {
   };
   enum class Claim { taken, exhausted, not_ready, over };
 
-  explicit Pass(Pool& pool) noexcept : pool_(&pool) {}
+  explicit RecordedTasks(Pool& pool) noexcept : pool_(&pool) {}
   bool is_done(const Item& item, std::uint64_t epoch) const noexcept {
     return item.done.load(std::memory_order_acquire) >= epoch * item.tiles;
   }
@@ -105,34 +105,35 @@ class Pool {
 
   // Makes room for step bytes of this size in every queue entry.
   void reserve_step(std::size_t bytes);
-  void submit(Pass& pass, std::span<const std::byte> step_bytes, Completion& completion) noexcept;
+  void submit(RecordedTasks& pass, std::span<const std::byte> step_bytes,
+              Completion& completion) noexcept;
   // Returns when the submission of that serial and all before it are done.
   void wait(std::uint64_t serial) noexcept;
   void wait_all() noexcept;
   // Returns when no worker holds a pointer to the pass.
-  void wait_unused(const Pass& pass) const noexcept;
+  void wait_unused(const RecordedTasks& pass) const noexcept;
 
  private:
   struct Entry {
-    Pass* pass = nullptr;
+    RecordedTasks* pass = nullptr;
     Completion* completion = nullptr;
     std::size_t step_bytes = 0;
     std::uint64_t start_ns = 0;
   };
   struct alignas(cache_line) Inside {
-    std::atomic<const Pass*> pass{nullptr};
+    std::atomic<const RecordedTasks*> pass{nullptr};
   };
 
   void run_worker(std::uint32_t worker) noexcept;
   // Takes part in what is running, as `worker`, until there is nothing left to take or the
   // submission `until` is done.
   void take_part(std::uint32_t worker, std::uint64_t until) noexcept;
-  void run_tiles(Pass& pass, std::uint32_t worker, std::uint64_t until) noexcept;
+  void run_tiles(RecordedTasks& pass, std::uint32_t worker, std::uint64_t until) noexcept;
   void finish_pass() noexcept;
   // True when it started a pass. Nothing may be active.
   bool start_next_locked() noexcept;
   void complete_locked(Entry& entry) noexcept;
-  void submit_inline(Pass& pass, std::span<const std::byte> step_bytes,
+  void submit_inline(RecordedTasks& pass, std::span<const std::byte> step_bytes,
                      Completion& completion) noexcept;
   // One step of waiting inside a pass.
   void idle(std::uint32_t& n) const noexcept;
@@ -156,7 +157,7 @@ class Pool {
   bool helped_ = false;          // a waiting thread is at work
 
   alignas(cache_line) std::atomic<std::uint64_t> ticket_{0};  // grows with every pass started
-  std::atomic<Pass*> active_{nullptr};
+  std::atomic<RecordedTasks*> active_{nullptr};
   std::atomic<bool> stop_{false};
   alignas(cache_line) std::atomic<std::uint64_t> completed_{0};  // serial
   std::unique_ptr<Inside[]> inside_;  // by worker; the last is the waiting thread's

@@ -204,13 +204,13 @@ Status EncoderState::replay_dispatch(const Dispatch& d) {
 
 Result<View> EncoderState::whole(const View& view) const {
   const BufferId id = view.buffer;
-  if ((id.slot & scratch_slot_bit) == 0) {
+  if ((id.index & scratch_bit) == 0) {
     if (!device->retain(id)) return onepass::fail(ErrorCode::stale, "the view names no buffer");
     const View all{id, 0, device->facts(id).bytes};
     device->release(id);
     return all;
   }
-  const std::uint32_t item = id.slot & ~scratch_slot_bit;
+  const std::uint32_t item = id.index & ~scratch_bit;
   if (!scratch || scratch->tag != id.generation || item >= scratch->items.size()) {
     return onepass::fail(ErrorCode::stale, "scratch of another session");
   }

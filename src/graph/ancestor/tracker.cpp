@@ -12,15 +12,15 @@ Status append_ranges(DeviceState& device, std::span<const View> views, bool writ
                      std::vector<Range>& out) {
   for (const View& v : views) {
     if (v.bytes == 0) continue;
-    std::uint32_t region = v.buffer.slot;
+    std::uint32_t region = v.buffer.index;
     std::uint64_t lo = v.offset;
-    if ((region & scratch_slot_bit) == 0) {
+    if ((region & scratch_bit) == 0) {
       if (!device.retain(v.buffer)) {
         return fail(ErrorCode::stale, "declared access to a buffer that was freed");
       }
       const BufferFacts facts = device.facts(v.buffer);
       device.release(v.buffer);
-      if (facts.region == 0) region = ~scratch_slot_bit;
+      if (facts.region == 0) region = ~scratch_bit;
       lo += facts.region_base;
     }
     out.push_back(Range{lo, lo + v.bytes, region, write});

@@ -1,10 +1,10 @@
 // Weight formats of the CUDA mat-vec kernels. A lane takes a piece of a row, 16 bytes of numbers:
 //   Row row(matrix, row, k)     where the planes of a weight row are
-//   load(slot, row, piece)      the piece's numbers and scales, into registers
-//   load_at(slot, group, r, k, piece)  the same by the row's group of 16; packed formats only
+//   load(held, row, piece)      the piece's numbers and scales, into registers
+//   load_at(held, group, r, k, piece)  the same by the row's group of 16; packed formats only
 //   X load_x(shared, piece, k)  the same values of a row of x from shared memory
 //   X read_x(x, piece, k)       the same from a 16-byte aligned row of x; packed formats only
-//   dot(slot, x, acc)           acc += the product of both
+//   dot(held, x, acc)           acc += the product of both
 // Weights start at a multiple of 16 bytes and k is a multiple of `piece`.
 #ifndef ONEPASS_OPS_MATMUL_CUDA_FORMS_CUH_
 #define ONEPASS_OPS_MATMUL_CUDA_FORMS_CUH_
@@ -115,7 +115,7 @@ struct Q4_0Form : SplitForm<BlockPieces, quant::SplitQ4_0> {
   struct Row {
     const std::uint8_t *numbers, *scales;
   };
-  struct Slot {
+  struct Held {
     uint4 q;
     std::uint32_t d;
   };
@@ -124,17 +124,17 @@ struct Q4_0Form : SplitForm<BlockPieces, quant::SplitQ4_0> {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);
     return {group + Split::numbers(k, row % 16), group + Split::scales(k, row % 16)};
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.d = load_half(row.scales + 2 * p);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
     s.d = load_half(group + (8 * k + r * (k / 16) + 2 * p));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int sum = -8 * (first_sum(x.s) + second_sum(x.s));
 #pragma unroll
@@ -149,23 +149,23 @@ struct Q4_0Form : SplitForm<BlockPieces, quant::SplitQ4_0> {
 struct Q8_0Form : SplitForm<HalfPieces, quant::SplitQ8_0> {
   static constexpr int ahead = 2, registers = 80;
   using Row = Q4_0Form::Row;
-  using Slot = Q4_0Form::Slot;
+  using Held = Q4_0Form::Held;
   static __device__ __forceinline__ Row row(const void* matrix, std::uint32_t row,
                                             std::uint32_t k) {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);
     return {group + Split::numbers(k, row % 16), group + Split::scales(k, row % 16)};
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.d = load_half(row.scales + p - p % 2);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * k + 16 * p));
     s.d = load_half(group + (16 * k + r * (k / 16) + (p - p % 2)));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     int sum = __dp4a(static_cast<int>(s.q.x), x.q[0], 0);
     sum = __dp4a(static_cast<int>(s.q.y), x.q[1], sum);
     sum = __dp4a(static_cast<int>(s.q.z), x.q[2], sum);
@@ -194,7 +194,7 @@ struct KForm : SplitForm<BlockPieces, SplitOf<FifthBit>> {
   using X = XBlock;
   static constexpr int ahead = 2, registers = 80, x_batch = FifthBit ? 1 : 2, norm_ahead = 1;
   using Row = GroupRow;
-  struct Slot {
+  struct Held {
     uint4 q;
     std::uint32_t scales;  // 8-bit scale and minimum
     std::uint32_t d;       // f16 d and dmin
@@ -204,10 +204,10 @@ struct KForm : SplitForm<BlockPieces, SplitOf<FifthBit>> {
                                             std::uint32_t k) {
     return group_row<Split>(matrix, row, k);
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& w, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& w, std::uint32_t p) {
     load_at(s, w.group, w.r, w.k, p);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
@@ -215,7 +215,7 @@ struct KForm : SplitForm<BlockPieces, SplitOf<FifthBit>> {
     s.d = load_word(group + (9 * k + r * (k / 64) + p / 8 * 4));
     if constexpr (FifthBit) s.high = load_word(group + (9 * k + k / 4 + r * (k / 8) + 4 * p));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int sum = 0;
 #pragma unroll
@@ -241,7 +241,7 @@ using Q5_KForm = KForm<true>;
 struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
   static constexpr int ahead = 2, registers = 80, x_batch = 1, norm_ahead = 1;
   using Row = GroupRow;
-  struct Slot {
+  struct Held {
     uint4 q;
     uint2 high;
     std::uint32_t scales;  // two signed bytes
@@ -251,10 +251,10 @@ struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
                                             std::uint32_t k) {
     return group_row<Split>(matrix, row, k);
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& w, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& w, std::uint32_t p) {
     load_at(s, w.group, w.r, w.k, p);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
@@ -262,7 +262,7 @@ struct Q6_KForm : SplitForm<BlockPieces, quant::SplitQ6_K> {
     s.scales = load_half(group + (12 * k + r * (k / 16) + 2 * p));
     s.d = load_half(group + (13 * k + r * (k / 128) + p / 8 * 2));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int first = -32 * first_sum(x.s), second = -32 * second_sum(x.s);
 #pragma unroll
@@ -286,7 +286,7 @@ struct Affine4Form : SplitForm<BlockPieces, Split_> {
   using X = XBlock;
   static constexpr int ahead = 2, registers = 80;
   using Row = Q4_0Form::Row;
-  struct Slot {
+  struct Held {
     uint4 q;
     std::uint32_t s;  // scale and bias
   };
@@ -296,17 +296,17 @@ struct Affine4Form : SplitForm<BlockPieces, Split_> {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);
     return {group + Split::numbers(k, row % 16), group + Split::scales(k, row % 16)};
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.s = load_word(row.scales + p / 2 * 4);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * (k / 2) + 16 * p));
     s.s = load_word(group + (8 * k + r * (k / 16) + p / 2 * 4));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     const std::uint32_t w[4] = {s.q.x, s.q.y, s.q.z, s.q.w};
     int sum = 0;
 #pragma unroll
@@ -328,24 +328,24 @@ struct Affine8Form : SplitForm<HalfPieces, Split_> {
   using X = XHalf;
   static constexpr int ahead = 2, registers = 80;
   using Row = Q4_0Form::Row;
-  using Slot = typename Affine4Form<Split_, ToFloat>::Slot;
+  using Held = typename Affine4Form<Split_, ToFloat>::Held;
   static __device__ __forceinline__ float to_float(std::uint32_t bits) { return ToFloat(bits); }
   static __device__ __forceinline__ Row row(const void* matrix, std::uint32_t row,
                                             std::uint32_t k) {
     const std::uint8_t* group = group_of<Split>(matrix, row, k);
     return {group + Split::numbers(k, row % 16), group + Split::scales(k, row % 16)};
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s.q = load_weights_16(row.numbers + 16 * p);
     s.s = load_word(row.scales + p / 4 * 4);
   }
-  static __device__ __forceinline__ void load_at(Slot& s, const std::uint8_t* group,
+  static __device__ __forceinline__ void load_at(Held& s, const std::uint8_t* group,
                                                  std::uint32_t r, std::uint32_t k,
                                                  std::uint32_t p) {
     s.q = load_weights_16(group + (r * k + 16 * p));
     s.s = load_word(group + (16 * k + r * (k / 16) + p / 4 * 4));
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     int sum = __dp4a(static_cast<int>(s.q.x), x.q[0], 128 * x.s);
     sum = __dp4a(static_cast<int>(s.q.y), x.q[1], sum);
     sum = __dp4a(static_cast<int>(s.q.z), x.q[2], sum);
@@ -363,7 +363,7 @@ struct F32Form {
   static constexpr std::uint32_t piece = 4;
   static constexpr int ahead = 2, registers = 80;
   using Row = const float*;
-  using Slot = uint4;
+  using Held = uint4;
   using X = float4;
   static __device__ __forceinline__ std::uint64_t matrix_bytes(std::uint32_t n, std::uint32_t k) {
     return std::uint64_t{n} * k * 4;
@@ -379,10 +379,10 @@ struct F32Form {
                                             std::uint32_t k) {
     return static_cast<const float*>(matrix) + std::uint64_t{row} * k;
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s = load_weights_16(row + 4 * p);
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     acc = fmaf(__uint_as_float(s.x), x.x, acc);
     acc = fmaf(__uint_as_float(s.y), x.y, acc);
     acc = fmaf(__uint_as_float(s.z), x.z, acc);
@@ -396,7 +396,7 @@ struct Float16Form {
   static constexpr std::uint32_t piece = 8;
   static constexpr int ahead = 2, registers = 80;
   using Row = const std::uint16_t*;
-  using Slot = uint4;
+  using Held = uint4;
   struct X {
     float4 lo, hi;
   };
@@ -416,10 +416,10 @@ struct Float16Form {
                                             std::uint32_t k) {
     return static_cast<const std::uint16_t*>(matrix) + std::uint64_t{row} * k;
   }
-  static __device__ __forceinline__ void load(Slot& s, const Row& row, std::uint32_t p) {
+  static __device__ __forceinline__ void load(Held& s, const Row& row, std::uint32_t p) {
     s = load_weights_16(row + 8 * p);
   }
-  static __device__ __forceinline__ void dot(const Slot& s, const X& x, float& acc) {
+  static __device__ __forceinline__ void dot(const Held& s, const X& x, float& acc) {
     acc = fmaf(ToFloat(s.x & 0xffffu), x.lo.x, acc);
     acc = fmaf(ToFloat(s.x >> 16), x.lo.y, acc);
     acc = fmaf(ToFloat(s.y & 0xffffu), x.lo.z, acc);

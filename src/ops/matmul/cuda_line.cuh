@@ -18,21 +18,21 @@ struct Lines {
   const std::uint8_t* group[Matrices];
   std::uint32_t r, k;
 
-  __device__ __forceinline__ void load(typename F::Slot (&slots)[R], std::uint32_t p) const {
+  __device__ __forceinline__ void load(typename F::Held (&held)[R], std::uint32_t p) const {
     constexpr int rows = R / Matrices;
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      F::load_at(slots[j], group[j / rows], r + static_cast<std::uint32_t>(j % rows), k, p);
+      F::load_at(held[j], group[j / rows], r + static_cast<std::uint32_t>(j % rows), k, p);
     }
   }
 };
 
 // What this lane has of the products of `lines`; `pieces` of each from `first` on in steps of
-// `Stride`. Staged: x is in shared memory. With `more` the slots then hold the start of `next`.
+// `Stride`. Staged: x is in shared memory. With `more`, `held` then holds the start of `next`.
 template <class F, int R, int U, int Stride, bool Staged, class L>
 __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned char* x,
                                                std::uint32_t first, std::uint32_t pieces,
-                                               typename F::Slot (&slots)[U][R], float (&acc)[R],
+                                               typename F::Held (&held)[U][R], float (&acc)[R],
                                                const L& next, bool more) {
   // x of several pieces at a time, so that the first reads of it wait together.
   constexpr int room = Staged ? 1 : R * U <= 4 ? F::x_batch : F::x_batch / R;
@@ -53,11 +53,11 @@ __device__ __forceinline__ void multiply_lines(const L& lines, const unsigned ch
         const std::uint32_t p = begin + static_cast<std::uint32_t>(b + i) * Stride;
         if (p < pieces) {
 #pragma unroll
-          for (int j = 0; j < R; ++j) F::dot(slots[b + i][j], xs[i], acc[j]);
+          for (int j = 0; j < R; ++j) F::dot(held[b + i][j], xs[i], acc[j]);
           if (p + U * Stride < pieces) {
-            lines.load(slots[b + i], p + U * Stride);
+            lines.load(held[b + i], p + U * Stride);
           } else if (more) {
-            next.load(slots[b + i], first + static_cast<std::uint32_t>(b + i) * Stride);
+            next.load(held[b + i], first + static_cast<std::uint32_t>(b + i) * Stride);
           }
         }
       }
@@ -107,7 +107,7 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   const std::uint32_t sets = blockDim.x / stride, begin = blockIdx.x * sets;
   const Line line = line_at<R>(job, begin + warp / S);
   const std::uint32_t pieces = line.exists ? k / F::piece : 0, first = warp % S * 32 + lane;
-  typename F::Slot slots[U][R];
+  typename F::Held held[U][R];
   Lines<F, R, 1> lines{{nullptr}, line.first % 16, k};
 
   pdl_launch();
@@ -116,7 +116,7 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 #pragma unroll
   for (int i = 0; i < U; ++i) {
-    if (first + i * stride < pieces) lines.load(slots[i], first + i * stride);
+    if (first + i * stride < pieces) lines.load(held[i], first + i * stride);
   }
   pdl_wait();
 
@@ -134,8 +134,8 @@ __device__ __forceinline__ void line_matmul(const CudaArgs& args) {
   }
 
   float acc[R] = {};
-  multiply_lines<F, R, U, static_cast<int>(stride), false>(lines, job.x(), first, pieces, slots,
-                                                           acc, lines, false);
+  multiply_lines<F, R, U, static_cast<int>(stride), false>(lines, job.x(), first, pieces, held, acc,
+                                                           lines, false);
   float sum = line_total<R>(acc, lane);
   if constexpr (S > 1) {
     __shared__ float sums[8 * R];
@@ -159,7 +159,7 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   const std::uint32_t k = job.k(), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const std::uint32_t first = (blockIdx.x * (blockDim.x / 32) + warp) * columns;
   const std::uint32_t pieces = first < job.n() ? k / F::piece : 0;
-  typename F::Slot slots[U][R];
+  typename F::Held held[U][R];
   Lines<F, R, 2> lines{{nullptr, nullptr}, first % 16, k};
 
   pdl_launch();
@@ -169,12 +169,12 @@ __device__ __forceinline__ void line_gate(const CudaArgs& args) {
   }
 #pragma unroll
   for (int i = 0; i < U; ++i) {
-    if (lane + i * 32 < pieces) lines.load(slots[i], lane + i * 32);
+    if (lane + i * 32 < pieces) lines.load(held[i], lane + i * 32);
   }
   pdl_wait();
 
   float acc[R] = {};
-  multiply_lines<F, R, U, 32, false>(lines, job.x(), lane, pieces, slots, acc, lines, false);
+  multiply_lines<F, R, U, 32, false>(lines, job.x(), lane, pieces, held, acc, lines, false);
   const float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
   const float up = __shfl_xor_sync(0xffffffffu, sum, 16);
   const bool has = lane < 16 && lane % share == 0;

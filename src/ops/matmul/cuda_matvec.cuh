@@ -118,7 +118,7 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
   std::uint64_t expert_at = 0;  // bytes
   bool exists = true;
   typename F::Row rows[2];
-  typename F::Slot slots[ahead][2];
+  typename F::Held held[ahead][2];
   const auto aim = [&](std::uint32_t round) {
     const std::uint32_t i = round * teams + mine;
     const Set set = set_at(job, i < sets ? i : sets - 1);
@@ -135,8 +135,8 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
   const auto load = [&](int u, std::uint32_t pass) {
     const std::uint32_t p = lane + (pass * ahead + static_cast<std::uint32_t>(u)) * team;
     if (p < pieces) {
-      F::load(slots[u][0], rows[0], p);
-      F::load(slots[u][1], rows[1], p);
+      F::load(held[u][0], rows[0], p);
+      F::load(held[u][1], rows[1], p);
     }
   };
   const auto start = [&] {
@@ -185,8 +185,8 @@ __device__ __forceinline__ void matvec(const CudaArgs& args) {
 #pragma unroll
           for (std::uint32_t r = 0; r < M; ++r) {
             const typename F::X x = F::load_x(xs + r * x_bytes, p, k);
-            F::dot(slots[u][0], x, acc[0][r]);
-            F::dot(slots[u][1], x, acc[1][r]);
+            F::dot(held[u][0], x, acc[0][r]);
+            F::dot(held[u][1], x, acc[1][r]);
           }
         }
         if (more) load(u, last ? 0 : pass + 1);

@@ -96,7 +96,7 @@ __device__ __forceinline__ void norm_line(const CudaArgs& args) {
   const std::uint32_t begin = threadIdx.x / 32 * gridDim.x + blockIdx.x;
   Line line = line_at<R>(job, begin);
   Lines<F, R, 1> lines = lines_of<F, R>(job, line);
-  typename F::Slot slots[U][R];
+  typename F::Held held[U][R];
   uint4 w[Kept];
 
   pdl_launch();
@@ -104,7 +104,7 @@ __device__ __forceinline__ void norm_line(const CudaArgs& args) {
   if (line.exists) {
 #pragma unroll
     for (int i = 0; i < U; ++i) {
-      if (lane + i * 32 < pieces) lines.load(slots[i], lane + i * 32);
+      if (lane + i * 32 < pieces) lines.load(held[i], lane + i * 32);
     }
   }
   pdl_wait();
@@ -121,7 +121,7 @@ __device__ __forceinline__ void norm_line(const CudaArgs& args) {
     const Line following = line_at<R>(job, set + step);
     const Lines<F, R, 1> next = lines_of<F, R>(job, following);
     float acc[R] = {};
-    multiply_lines<F, R, U, 32, true>(lines, x, lane, pieces, slots, acc, next, following.exists);
+    multiply_lines<F, R, U, 32, true>(lines, x, lane, pieces, held, acc, next, following.exists);
     const float sum = line_total<R>(acc, lane);
     if (set == begin) factor = norm_factor(sums, k, job.eps());
     if (stores) job.out(line.part)[row] = sum * factor + added;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
     return lines;
   };
   Lines<F, R, 2> lines = lines_at(blockIdx.x);
-  typename F::Slot slots[U][R];
+  typename F::Held held[U][R];
   uint4 w[Kept];
 
   pdl_launch();
@@ -156,7 +156,7 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
   if (blockIdx.x < blocks) {
 #pragma unroll
     for (int i = 0; i < U; ++i) {
-      if (lane + i * 32 < pieces) lines.load(slots[i], lane + i * 32);
+      if (lane + i * 32 < pieces) lines.load(held[i], lane + i * 32);
     }
   }
   pdl_wait();
@@ -169,7 +169,7 @@ __device__ __forceinline__ void norm_gate(const CudaArgs& args) {
   for (std::uint32_t block = blockIdx.x; block < blocks; block += gridDim.x, ++round) {
     const Lines<F, R, 2> next = lines_at(block + gridDim.x);
     float acc[R] = {};
-    multiply_lines<F, R, U, 32, true>(lines, x, lane, pieces, slots, acc, next,
+    multiply_lines<F, R, U, 32, true>(lines, x, lane, pieces, held, acc, next,
                                       block + gridDim.x < blocks);
     float sum = line_total<R>(acc, lane);  // gates in the lower lanes, ups in the upper
     if (round == 0) factor = norm_factor(sums, k, job.eps());
