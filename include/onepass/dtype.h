@@ -56,6 +56,7 @@ struct FormatInfo {
   std::uint32_t block_elements;
   std::uint32_t block_bytes;  // of one row's share
   std::uint32_t group_rows;   // rows that lie together: 1, or 16 where packed; 0: no such format
+  std::uint32_t row_scale_bytes;  // of a scale that each row has besides its blocks; 0: none
 };
 
 const DTypeInfo& info(DType type) noexcept;

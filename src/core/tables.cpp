@@ -53,7 +53,7 @@ constexpr DTypeInfo dtype_table[] = {
 constexpr DTypeInfo no_dtype{"none", -1, 1, 0};
 static_assert(std::size(dtype_table) == static_cast<std::size_t>(DType::count_));
 
-constexpr FormatInfo no_format{"none", 1, 0, 0};
+constexpr FormatInfo no_format{"none", 1, 0, 0, 0};
 using FormatTable = std::array<std::array<FormatInfo, static_cast<std::size_t>(Layout::count_)>,
                                static_cast<std::size_t>(DType::count_)>;
 consteval FormatTable make_format_table() {
@@ -62,9 +62,11 @@ consteval FormatTable make_format_table() {
     table[static_cast<std::size_t>(f.type)][static_cast<std::size_t>(f.layout)] = row;
   };
   for (auto& layouts : table) layouts.fill(no_format);
-#define FORMAT(name, ggml_id, elements, bytes) set(formats::name, {#name, elements, bytes, 1});
+#define FORMAT(name, ggml_id, elements, bytes) set(formats::name, {#name, elements, bytes, 1, 0});
 #define LAYOUT(type, layout, elements, bytes, Form) \
-  set(formats::type##_##layout, {#type "_" #layout, elements, bytes, 16});
+  set(formats::type##_##layout, {#type "_" #layout, elements, bytes, 16, 0});
+#define SCALED_LAYOUT(type, layout, elements, bytes, Form) \
+  set(formats::type##_##layout, {#type "_" #layout, elements, bytes, 16, 4});
 #include "onepass/tables/formats.def"
   return table;
 }
@@ -154,6 +156,7 @@ std::optional<std::uint64_t> storage_bytes(Format format, std::uint64_t rows,
   const std::uint64_t groups = t.group_rows == 1 ? rows : (rows + t.group_rows - 1) / t.group_rows;
   std::uint64_t row_bytes = 0, bytes = 0;
   if (__builtin_mul_overflow(blocks, std::uint64_t{t.block_bytes}, &row_bytes) ||
+      __builtin_add_overflow(row_bytes, std::uint64_t{t.row_scale_bytes}, &row_bytes) ||
       __builtin_mul_overflow(groups * t.group_rows, row_bytes, &bytes)) {
     return std::nullopt;
   }

@@ -21,6 +21,8 @@ constexpr QuantMix mixes[] = {
     {"q4_k_s", "", 14, DType::q4_k, "q4_k and q5_k"},
     {"q4_1", "", 3, DType::q4_1, ""},
     {"q4_0", "", 2, DType::q4_0, ""},
+    {"mxfp4_moe", "", 38, DType::mxfp4, "mxfp4 for experts, else q8_0"},
+    {"nvfp4", "", 39, DType::nvfp4, ""},
     {"iq4_nl", "", 25, DType::iq4_nl, "iq4_nl and q5_k"},
     {"iq4_xs", "", 30, DType::iq4_xs, "iq4_xs and q5_k"},
     {"q3_k_l", "", 13, DType::q3_k, "q3_k and q5_k"},
@@ -102,6 +104,9 @@ DType fused_type(const QuantMix& mix) noexcept {
 
 DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view name) noexcept {
   const bool head = name == "output.weight" || (name == "token_embd.weight" && !model.has_output);
+  if (mix.name == "mxfp4_moe") {
+    return !head && name.ends_with("_exps.weight") ? DType::mxfp4 : DType::q8_0;
+  }
   if (head) return mix.base == DType::q8_0 ? DType::q8_0 : DType::q6_k;
   const std::uint64_t layer = layer_of(name).value_or(0);
   if (name.ends_with("attn_v.weight")) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/gguf_file.h"
 #include "io/safetensors_file.h"
@@ -29,6 +30,7 @@ struct StoredTensor {
   std::uint64_t bytes = 0;
   std::uint64_t at = Error::no_offset;  // of its description in the file
   float add = 0.0f;                     // to every value of a vector
+  std::vector<float> scales{};          // of a matrix, or of each of several; none: 1
 };
 
 class WeightSource {

@@ -8,6 +8,7 @@
 #include "core/guarded.h"
 #include "model/architecture.h"
 #include "ops/shared/scalar.h"
+#include "quant/nvfp4.h"
 
 namespace onepass::llm {
 namespace {
@@ -27,15 +28,17 @@ constexpr SyntheticPreset presets[] = {
     {"tiny-phi3", "phi3", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
 };
 
-// Where a block's f16 scales are, and what multiple of the wanted standard deviation they are when
-// all other bytes are random.
+// Where a block's scales are, what multiple of the wanted standard deviation they are when all
+// other bytes are random, and how they are stored.
+enum class ScaleCode : std::uint8_t { f16, e8m0, e4m3 };
 struct Scale {
   std::uint32_t at;
   float factor;
+  ScaleCode code = ScaleCode::f16;
 };
 struct Format {
   DType type;
-  std::array<Scale, 2> scales;
+  std::array<Scale, 4> scales;
   int n_scales;
 };
 constexpr Format formats[] = {
@@ -54,6 +57,13 @@ constexpr Format formats[] = {
     {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
     {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
     {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
+    {DType::mxfp4, {{{0, 1.0f / 5.85f, ScaleCode::e8m0}}}, 1},
+    {DType::nvfp4,
+     {{{0, 1.0f / 5.85f, ScaleCode::e4m3},
+       {1, 1.0f / 5.85f, ScaleCode::e4m3},
+       {2, 1.0f / 5.85f, ScaleCode::e4m3},
+       {3, 1.0f / 5.85f, ScaleCode::e4m3}}},
+     4},
 };
 const Format* find_format(DType type) noexcept {
   for (const Format& f : formats) {
@@ -81,6 +91,26 @@ std::uint64_t hash(std::string_view text) noexcept {
   return h;
 }
 
+void put_scale(ScaleCode code, float value, float uniform_part, std::byte* out) noexcept {
+  std::uint32_t bits = 0;
+  switch (code) {
+    case ScaleCode::f16:
+      bits = ops::op_f32_to_f16(value);
+      std::memcpy(out, &bits, 2);
+      return;
+    case ScaleCode::e8m0: {  // one of the powers of two around it, by how near they are
+      const std::uint32_t exponent = ops::op_to_bits(value) >> 23;
+      const float fraction = value / ops::op_from_bits(exponent << 23) - 1.0f;
+      bits = exponent + 1 + (fraction > 0.5f + 0.5f * uniform_part ? 1 : 0);
+      break;
+    }
+    case ScaleCode::e4m3:
+      bits = static_cast<std::uint32_t>(quant::e4m3_below(value));
+      break;
+  }
+  *out = static_cast<std::byte>(bits);
+}
+
 // Block i of a stream of weights with standard deviation `deviation`.
 void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, float deviation,
                 float mean, std::byte* out) noexcept {
@@ -102,8 +132,7 @@ void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, flo
   for (int s = 0; s < format.n_scales; ++s) {
     const Scale& scale = format.scales[static_cast<std::size_t>(s)];
     const float value = deviation * scale.factor * (1.0f + 0.2f * uniform(word(own, 1 + scale.at)));
-    const std::uint32_t bits = ops::op_f32_to_f16(value);
-    std::memcpy(out + scale.at, &bits, 2);
+    put_scale(scale.code, value, uniform(word(own, 2 + scale.at)), out + scale.at);
   }
 }
 

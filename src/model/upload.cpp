@@ -42,6 +42,14 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
           stored.name + " is " + stored.type + ", which " + device.info().name + " does not run",
           stored.at, stored.name);
     }
+    const bool scaled =
+        std::any_of(stored.scales.begin(), stored.scales.end(), [](float s) { return s != 1.0f; });
+    if (scaled && info(*type).row_scale_bytes == 0) {
+      return io::fail_at(ErrorCode::unsupported,
+                         stored.name + " is " + stored.type + " and has a scale for the tensor, " +
+                             "which " + device.info().name + " does not apply to that type",
+                         stored.at, stored.name);
+    }
     const auto bytes = storage_bytes(*type, shape);
     const auto row_bytes = storage_bytes(*stored.dtype, cols);
     if (!bytes || !row_bytes) {
@@ -71,7 +79,8 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
         if (packed) {
           const auto in = in_memory.take(static_cast<std::size_t>(n * *row_bytes));
           ONEPASS_TRY(source.read(stored, from, in));
-          ONEPASS_TRY(quant::pack(*type, n, cols, in, target));
+          const float scale = stored.scales.empty() ? 1.0f : stored.scales[m];
+          ONEPASS_TRY(quant::pack(*type, n, cols, in, target, scale));
         } else {
           ONEPASS_TRY(source.read(stored, from, target));
         }

@@ -129,7 +129,8 @@ class Loader {
                      upload_affine(model_.device_, source_, stored, first, n, k, model_.buffers_));
     } else {
       const std::uint64_t dims[] = {all, k};
-      ONEPASS_ASSIGN(const StoredTensor stored, find(part + ".weight", dims));
+      ONEPASS_ASSIGN(StoredTensor stored, find(part + ".weight", dims));
+      ONEPASS_ASSIGN(stored.scales, scales_of(part, 1));
       ONEPASS_ASSIGN(UploadedTensor up,
                      upload_tensor(model_.device_, source_, stored, first, {n, k}));
       l.weight = keep(std::move(up));
@@ -174,9 +175,18 @@ class Loader {
     return s;
   }
 
-  Result<Tensor> experts(const std::string& name, std::uint32_t n, std::uint32_t k) {
+  // The scales of n matrices that the file keeps in a tensor of their own; none where it has none.
+  Result<std::vector<float>> scales_of(const std::string& part, std::uint32_t n) const {
+    if (!source_.find(part + ".scale")) return std::vector<float>();
+    const std::uint64_t dims[] = {n};
+    ONEPASS_ASSIGN(const StoredTensor t, find(part + ".scale", dims));
+    return floats(t);
+  }
+
+  Result<Tensor> experts(const std::string& part, std::uint32_t n, std::uint32_t k) {
     const std::uint64_t dims[] = {c_.n_experts, n, k};
-    ONEPASS_ASSIGN(const StoredTensor stored, find(name, dims));
+    ONEPASS_ASSIGN(StoredTensor stored, find(part + ".weight", dims));
+    ONEPASS_ASSIGN(stored.scales, scales_of(part, c_.n_experts));
     ONEPASS_ASSIGN(UploadedTensor up,
                    upload_tensor(model_.device_, source_, stored, 0, {c_.n_experts, n, k}));
     return keep(std::move(up));
@@ -217,9 +227,9 @@ class Loader {
     if (c_.n_experts > 0) {
       const std::uint32_t ffn = c_.expert_ffn_dim;
       ONEPASS_ASSIGN(w.router, linear(p + "ffn_gate_inp", c_.n_experts, c_.dim));
-      ONEPASS_ASSIGN(w.gate_experts, experts(p + "ffn_gate_exps.weight", ffn, c_.dim));
-      ONEPASS_ASSIGN(w.up_experts, experts(p + "ffn_up_exps.weight", ffn, c_.dim));
-      ONEPASS_ASSIGN(w.down_experts, experts(p + "ffn_down_exps.weight", c_.dim, ffn));
+      ONEPASS_ASSIGN(w.gate_experts, experts(p + "ffn_gate_exps", ffn, c_.dim));
+      ONEPASS_ASSIGN(w.up_experts, experts(p + "ffn_up_exps", ffn, c_.dim));
+      ONEPASS_ASSIGN(w.down_experts, experts(p + "ffn_down_exps", c_.dim, ffn));
       return {};
     }
     if (c_.architecture->fused) {

@@ -5,6 +5,8 @@
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/k_quantize.h"
+#include "quant/mxfp4.h"
+#include "quant/nvfp4.h"
 #include "quant/q2_k.h"
 #include "quant/q3_k.h"
 #include "quant/q4_0.h"
@@ -28,7 +30,9 @@
   X(q5_k, BlockQ5_K)             \
   X(q6_k, BlockQ6_K)             \
   X(iq4_nl, BlockIQ4_NL)         \
-  X(iq4_xs, BlockIQ4_XS)
+  X(iq4_xs, BlockIQ4_XS)         \
+  X(mxfp4, BlockMXFP4)           \
+  X(nvfp4, BlockNVFP4)
 
 namespace onepass::quant {
 

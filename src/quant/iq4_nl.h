@@ -74,7 +74,7 @@ OP_FN void quantize(const float* x, BlockIQ4_NL& block) {
 }
 
 inline constexpr Codebook iq4_codebook = [] {
-  Codebook book{};
+  Codebook book{{}, 8, 128};
   for (int i = 0; i < 16; ++i) book.numbers[i] = static_cast<std::uint8_t>(iq4_value(i) + 128);
   return book;
 }();

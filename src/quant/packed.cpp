@@ -20,13 +20,26 @@ struct PackRow {
   void (*pack_affine)(const AffineRows& from, std::uint64_t rows, std::uint64_t cols,
                       std::byte* dst);
   void (*unpack)(const std::byte* matrix, std::uint64_t row, std::uint64_t cols, float* out);
+  // Null: rows have no scales.
+  void (*set_scale)(std::byte* matrix, std::uint64_t rows, std::uint64_t cols, float scale);
 };
 
 // Where block b of a row is put, and where values of a row come from, in both layouts.
 template <class Form>
 struct R16 {
-  static std::byte* group(std::byte* matrix, std::uint64_t row, std::uint64_t cols) {
-    return matrix + row / group_rows * (cols / Form::elements) * Form::bytes;
+  template <class Byte>
+  static Byte* group(Byte* matrix, std::uint64_t row, std::uint64_t cols) {
+    return matrix + row / group_rows * r16::group_bytes<Form>(cols);
+  }
+  // Behind the blocks.
+  template <class Byte>
+  static Byte* scale(Byte* matrix, std::uint64_t row, std::uint64_t cols) {
+    return group(matrix, row, cols) + cols / Form::elements * Form::bytes + 4 * (row % group_rows);
+  }
+  static void set_scale(std::byte* matrix, std::uint64_t rows, std::uint64_t cols, float value) {
+    for (std::uint64_t row = 0; row < rows; ++row) {
+      std::memcpy(scale(matrix, row, cols), &value, sizeof(value));
+    }
   }
   template <class... Native>
   static void put(std::byte* matrix, std::uint64_t row, std::uint64_t cols, std::uint64_t b,
@@ -34,9 +47,14 @@ struct R16 {
     Form::put(native..., row % group_rows, group(matrix, row, cols) + b * Form::bytes);
   }
   static void unpack(const std::byte* matrix, std::uint64_t row, std::uint64_t cols, float* out) {
-    const std::byte* from = matrix + row / group_rows * (cols / Form::elements) * Form::bytes;
+    const std::byte* from = group(matrix, row, cols);
     for (std::uint64_t b = 0; b < cols / Form::elements; ++b) {
       Form::get(from + b * Form::bytes, row % group_rows, out + b * Form::elements);
+    }
+    if constexpr (r16::has_row_scales<Form>()) {
+      float s;
+      std::memcpy(&s, scale(matrix, row, cols), sizeof(s));
+      for (std::uint64_t c = 0; c < cols; ++c) out[c] *= s;
     }
   }
 };
@@ -96,9 +114,11 @@ concept Affine = requires {
 template <class Form, class Layout>
 constexpr PackRow pack_row(Format format) {
   if constexpr (Affine<Form>) {
-    return {format, nullptr, pack_affine_rows<Form, Layout>, Layout::unpack};
+    return {format, nullptr, pack_affine_rows<Form, Layout>, Layout::unpack, nullptr};
+  } else if constexpr (r16::has_row_scales<Form>()) {
+    return {format, pack_rows<Form, Layout>, nullptr, Layout::unpack, Layout::set_scale};
   } else {
-    return {format, pack_rows<Form, Layout>, nullptr, Layout::unpack};
+    return {format, pack_rows<Form, Layout>, nullptr, Layout::unpack, nullptr};
   }
 }
 constexpr PackRow pack_table[] = {
@@ -141,11 +161,15 @@ std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size,
 }
 
 Status pack(Format to, std::uint64_t rows, std::uint64_t cols, std::span<const std::byte> src,
-            std::span<std::byte> dst) {
+            std::span<std::byte> dst, float scale) {
   const PackRow* r = find(to);
   if (!r || !r->pack) {
     return fail(ErrorCode::unsupported,
                 std::string("pack: no way from ") + name(to.type) + " to " + name(to));
+  }
+  if (scale != 1.0f && !r->set_scale) {
+    return fail(ErrorCode::unsupported, std::string("pack: rows of ") + name(to) +
+                                            " have no scale, got " + std::to_string(scale));
   }
   const std::optional<std::uint64_t> need = storage_bytes(to, rows, cols);
   ONEPASS_TRY(expect_bytes("dst", dst.size(), need, to, rows, cols));
@@ -153,6 +177,7 @@ Status pack(Format to, std::uint64_t rows, std::uint64_t cols, std::span<const s
       expect_bytes("src", src.size(), storage_bytes(to.type, rows, cols), to.type, rows, cols));
   std::fill_n(dst.begin(), static_cast<std::ptrdiff_t>(*need), std::byte{0});
   r->pack(rows, cols, src.data(), dst.data());
+  if (r->set_scale) r->set_scale(dst.data(), rows, cols, scale);
   return {};
 }
 

@@ -21,9 +21,10 @@ std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size,
                                  DType scale_type) noexcept;
 
 // Packs rows of the format's type, as they are in a file. A matrix may be packed in parts of 16
-// rows: what n rows need lies storage_bytes(to, n, cols) bytes after the start.
+// rows: what n rows need lies storage_bytes(to, n, cols) bytes after the start. A scale other than
+// 1 multiplies every value; only formats whose rows have scales take one.
 Status pack(Format to, std::uint64_t rows, std::uint64_t cols, std::span<const std::byte> src,
-            std::span<std::byte> dst);
+            std::span<std::byte> dst, float scale = 1.0f);
 
 // MLX affine weights [rows, cols * bits / 32] u32, scales and biases [rows, cols / group_size].
 struct AffineRows {
@@ -35,7 +36,8 @@ Status pack_affine(const AffineRows& from, Format to, std::uint64_t rows, std::u
                    std::span<std::byte> dst);
 
 // Row `row` of a packed matrix with `cols` columns as f32; the same bits as dequantize() of the
-// native blocks. The format must be packed, cols whole blocks of it.
+// native blocks, times the scale of the row where the format has one. The format must be packed,
+// cols whole blocks of it.
 void unpack_row(Format format, const std::byte* matrix, std::uint64_t row, std::uint64_t cols,
                 float* out) noexcept;
 

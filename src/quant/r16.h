@@ -5,7 +5,8 @@
 // are N vectors: a plane of their low 8, 4, 2 or 1 bits, then planes of what is left of N, the same
 // way. Vector v of a plane of P bits holds value 4 v + j in its lowest P bits, 4 (v + P) + j in the
 // next P, and so on. Scales are one per row, f16 unless said otherwise. Rows beyond the matrix are
-// zero bytes.
+// zero bytes. Behind the blocks of a group a form with `row_scales` has 16 f32 with which all
+// values of a row are multiplied.
 //
 // The form of a type has offsets in bytes inside one packed block of `elements` values along k, a
 // Family, which names the shape of its kernels, put(), which moves one native block of row r into a
@@ -21,16 +22,33 @@
 
 namespace onepass::quant {
 
-// value = scale * (number - Zero), a scale per 32 values; where blocks are longer, a signed byte
-// times d of the block
+struct F32Bits {
+  using Bits = std::uint32_t;
+  static OP_FN float value(ops::op_u32 bits) { return ops::op_from_bits(bits); }
+};
+struct F16Bits {
+  using Bits = std::uint16_t;
+  static OP_FN float value(ops::op_u32 bits) { return ops::op_f16_to_f32(bits); }
+};
+struct BF16Bits {
+  using Bits = std::uint16_t;
+  static OP_FN float value(ops::op_u32 bits) { return ops::op_bf16_to_f32(bits); }
+};
+
+// value = scale * (number - Zero), a scale per block; where blocks have a d, per 32 values d times
+// a signed byte
 template <int Bits, int Zero>
 struct SymmetricFamily {};
-// The same with codes of 4 bits for the numbers: a table of numbers of 8 bits around 128.
+// The same with codes of 4 bits for the numbers: a table of numbers of `bits` bits around `zero`.
 struct Codebook {
   std::uint8_t numbers[16];
+  int bits, zero;
 };
-template <const Codebook& book>
+template <const Codebook& book, class Scale = F16Bits>
 struct CodebookFamily {};
+// The same with a scale per 16 values: a byte b stands for (b % 16) 2^(b / 16 - 10).
+template <const Codebook& book>
+struct FineCodebookFamily {};
 // value = scale * number - minimum: 6-bit scales and minima per 32 values, d and dmin per 256
 template <int Bits>
 struct KFamily {};
@@ -47,20 +65,17 @@ struct AffineFamily {};
 template <class Number>
 struct FloatFamily {};
 
-struct F32Bits {
-  using Bits = std::uint32_t;
-  static OP_FN float value(ops::op_u32 bits) { return ops::op_from_bits(bits); }
-};
-struct F16Bits {
-  using Bits = std::uint16_t;
-  static OP_FN float value(ops::op_u32 bits) { return ops::op_f16_to_f32(bits); }
-};
-struct BF16Bits {
-  using Bits = std::uint16_t;
-  static OP_FN float value(ops::op_u32 bits) { return ops::op_bf16_to_f32(bits); }
-};
-
 namespace r16 {
+
+// Of one group of 16 rows.
+template <class Form>
+constexpr bool has_row_scales() {
+  return requires { requires Form::row_scales; };
+}
+template <class Form>
+constexpr std::size_t group_bytes(std::size_t cols) {
+  return cols / Form::elements * Form::bytes + (has_row_scales<Form>() ? 16 * sizeof(float) : 0);
+}
 
 inline std::uint8_t* at(std::byte* p, std::size_t offset) {
   return reinterpret_cast<std::uint8_t*>(p + offset);

@@ -29,6 +29,9 @@ double block_error(DType format) {
       return 2.0 / 31;
     case DType::q6_k:
       return 1.0 / 24;
+    case DType::mxfp4:
+    case DType::nvfp4:  // 8 as 6
+      return 1.0 / 4;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;
   }

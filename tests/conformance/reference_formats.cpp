@@ -12,6 +12,15 @@ using Block = const std::uint8_t*;
 constexpr std::array<int, 16> iq4_values{-127, -104, -83, -65, -49, -35, -22, -10,
                                          1,    13,   25,  38,  53,  69,  89,  113};
 
+constexpr std::array<double, 16> e2m1{0.0,  0.5,  1.0,  1.5,  2.0,  3.0,  4.0,  6.0,
+                                      -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0};
+
+// Unsigned E4M3; the code that would be its largest number stands for 0 in ggml's files.
+double e4m3(int code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  if (code == 0x7f) return 0.0;
+  return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+}
 double f16_at(Block b, std::size_t at) {
   return from_f16(static_cast<std::uint16_t>(b[at] | b[at + 1] << 8));
 }
@@ -78,6 +87,12 @@ Terms element(DType format, Block b, std::size_t e) {
       return {f16_at(b, 0) * scale *
               iq4_values[static_cast<std::size_t>(nibble(b + 8 + 16 * i, l))]};
     }
+    case DType::mxfp4:
+      return {std::ldexp(e2m1[static_cast<std::size_t>(nibble(b + 1, e))], b[0] - 127)};
+    case DType::nvfp4: {
+      const int code = b[4 + 8 * (e / 16) + e % 8] >> (4 * (e % 16 / 8)) & 15;
+      return {e4m3(b[e / 16]) * e2m1[static_cast<std::size_t>(code)]};
+    }
     default:
       return {not_a_number};
   }
@@ -86,7 +101,7 @@ Terms element(DType format, Block b, std::size_t e) {
 // Where a block's f16 scales are and how large they may be so that values stay near 1.
 struct Scales {
   std::size_t first;
-  double first_max;
+  double first_max;        // 0: none
   std::size_t second = 0;  // 0: none
   double second_max = 0.0;
 };
@@ -114,6 +129,9 @@ Scales scales_of(DType format) {
       return {0, 0.0005, 2, 0.01};
     case DType::q6_k:
       return {208, 0.0003};
+    case DType::mxfp4:
+    case DType::nvfp4:
+      return {0, 0.0};
     default:  // iq4_xs
       return {0, 0.0003};
   }
@@ -153,7 +171,13 @@ Weights random_weights(Random& random, DType format, std::size_t n_rows, std::si
       block[at] = static_cast<std::uint8_t>(bits);
       block[at + 1] = static_cast<std::uint8_t>(bits >> 8);
     };
-    put(scales.first, scales.first_max);
+    if (scales.first_max != 0.0) put(scales.first, scales.first_max);
+    if (format == DType::mxfp4) block[0] = static_cast<std::uint8_t>(118 + random.below(8));
+    for (std::size_t s = 0; format == DType::nvfp4 && s < 4; ++s) {
+      // Subnormal ones, the two that mean 0 and an eighth bit that means nothing, too.
+      block[s] = static_cast<std::uint8_t>(
+          random.below(8) == 0 ? 127 * random.below(2) : 128 * random.below(2) + random.below(50));
+    }
     if (scales.second_max != 0.0) put(scales.second, scales.second_max);
     decode_block(format, block, w.values.data() + i * t.block_elements,
                  w.magnitudes.data() + i * t.block_elements);

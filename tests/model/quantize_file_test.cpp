@@ -51,6 +51,7 @@ TEST(QuantMix, CountsOfAnEightBillionModel) {
   EXPECT_EQ(types_of_8b("q8_0"), (Counts{{"q8_0", 226}}));
   EXPECT_EQ(types_of_8b("q4_0"), (Counts{{"q4_0", 225}, {"q6_k", 1}}));
   EXPECT_EQ(types_of_8b("bf16"), (Counts{{"bf16", 226}}));
+  EXPECT_EQ(types_of_8b("mxfp4_moe"), (Counts{{"q8_0", 226}}));
   // Rows that are no whole blocks.
   EXPECT_EQ(types_of_8b("q4_k_m", 288), (Counts{{"q5_0", 193}, {"q8_0", 33}}));
   EXPECT_EQ(types_of_8b("q3_k_s", 288), (Counts{{"q4_0", 225}, {"q8_0", 1}}));
@@ -151,6 +152,20 @@ TEST(QuantizeFile, MixturesOfExperts) {
   const std::vector<float> expected = logits_of(in);
   EXPECT_LE(reference::nmse(logits_of(out), std::vector<double>(expected.begin(), expected.end())),
             2e-2);
+}
+
+TEST(QuantizeFile, Mxfp4IsForExperts) {
+  RandomModelOptions o = wide;
+  o.architecture = "qwen3moe", o.experts = 4;
+  const TempFolder folder;
+  const std::string in = folder.write("in.gguf", RandomModel(o).writer.finish());
+  const std::string out = (folder.path() / "out.gguf").string();
+  ASSERT_TRUE(quantize(in, out, {.mix = find_mix("MXFP4_MOE")}));
+  const auto file = io::GgufFile::open(out);
+  EXPECT_STREQ(file->find("blk.0.ffn_down_exps.weight")->info->type->name, "mxfp4");
+  EXPECT_STREQ(file->find("blk.0.attn_v.weight")->info->type->name, "q8_0");
+  EXPECT_STREQ(file->find("token_embd.weight")->info->type->name, "q8_0");
+  EXPECT_STREQ(file->find("output.weight")->info->type->name, "q8_0");
 }
 
 TEST(QuantizeFile, RefusalsAndErrorsLeaveTheOldFile) {

@@ -71,6 +71,41 @@ TEST(Packed, PartsOfSixteenRowsMakeTheWholeMatrix) {
   }
 }
 
+TEST(Packed, ScalesOfTensorsMultiplyEveryRow) {
+  const std::uint32_t rows = 19, cols = 192;
+  const NativeRows m = random_rows(DType::nvfp4, rows, cols, 4);
+  std::vector<std::byte> p(storage_bytes(formats::nvfp4_r16, rows, cols).value());
+  EXPECT_EQ(p.size(), 2 * 16 * (3 * 36 + 4));
+  const float scale = 0.0371f;
+  ASSERT_TRUE(quant::pack(formats::nvfp4_r16, rows, cols, m.bytes, p, scale));
+  std::vector<float> got(cols);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    quant::unpack_row(formats::nvfp4_r16, p.data(), r, cols, got.data());
+    for (std::uint32_t c = 0; c < cols; ++c) {
+      ASSERT_EQ(got[c], m.values[std::size_t{r} * cols + c] * scale) << r << ", " << c;
+    }
+  }
+  const std::vector<std::byte> plain(34);
+  EXPECT_EQ(quant::pack(formats::q8_0_r16, 1, 32, plain, p, scale).error().code,
+            ErrorCode::unsupported);
+}
+
+// Every scale of a file, those that mean 0 and those whose eighth bit means nothing too.
+TEST(Packed, EveryScaleOfNvfp4) {
+  for (int code = 0; code < 256; ++code) {
+    quant::BlockNVFP4 block;
+    std::memset(&block, 0x3a, sizeof(block));
+    std::memset(block.scales, code, sizeof(block.scales));
+    std::vector<std::byte> bytes(sizeof(block));
+    std::memcpy(bytes.data(), &block, sizeof(block));
+    const std::vector<std::byte> p = pack_matrix(DType::nvfp4, 1, 64, bytes);
+    std::vector<float> got(64), want(64);
+    quant::unpack_row(formats::nvfp4_r16, p.data(), 0, 64, got.data());
+    quant::dequantize(block, want.data());
+    EXPECT_EQ(got, want) << code;
+  }
+}
+
 TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
   for (std::uint32_t bits : {4u, 8u}) {
     for (std::uint32_t group : {64u, 128u}) {

@@ -114,6 +114,20 @@ Element decode_iq4_xs(const Bytes& b, std::size_t e) {
   return {{q, ls}, f16_at(b, 0) * (ls - 32) * iq4_table[q]};
 }
 
+constexpr double e2m1_table[8] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+double e2m1(int code) { return (code < 8 ? 1.0 : -1.0) * e2m1_table[code % 8]; }
+
+Element decode_mxfp4(const Bytes& b, std::size_t e) {
+  const int q = nibble(b, 1, e);
+  return {{q, b[0]}, std::ldexp(e2m1(q), b[0] - 127)};
+}
+Element decode_nvfp4(const Bytes& b, std::size_t e) {
+  const int q = b[4 + 8 * (e / 16) + e % 8] >> (4 * (e / 8 % 2)) & 15, scale = b[e / 16];
+  const int exponent = scale >> 3 & 15, mantissa = scale & 7;
+  double d = exponent == 0 ? mantissa / 512.0 : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
+  if (scale == 127) d = 0.0;  // in E4M3 not a number
+  return {{q, scale}, d * e2m1(q)};
+}
 struct Format {
   DType type;
   Element (*decode)(const Bytes&, std::size_t);
@@ -136,6 +150,8 @@ const std::vector<Format>& formats() {
       {DType::q6_k, decode_q6_k, {208}, 64, 256, 1, 0.025},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
+      {DType::mxfp4, decode_mxfp4, {}, 16, 256, 1, 0.117},
+      {DType::nvfp4, decode_nvfp4, {}, 16, 256, 1, 0.085},
   };
   return list;
 }
@@ -215,6 +231,38 @@ TEST(Quant, RandomBlocksDecodeExactly) {
     }
     EXPECT_EQ(scales.size(), static_cast<std::size_t>(f.scales)) << t.name;
     EXPECT_EQ(offsets.size(), static_cast<std::size_t>(f.offsets)) << t.name;
+  }
+}
+
+// Hashes of the values of pseudorandom blocks as the Python package gguf decodes them, where it has
+// no decoder ggml's to_float: written by scripts/experiments/block_hashes.py.
+TEST(Quant, ValuesHaveTheBitsOfGguf) {
+  const std::pair<DType, std::uint64_t> expected[] = {
+      {DType::mxfp4, 0x81760d7678094cd4u},
+      {DType::nvfp4, 0x5a939e9714b2df79u},
+  };
+  for (const auto& [type, want] : expected) {
+    const auto f = std::find_if(formats().begin(), formats().end(),
+                                [type = type](const Format& row) { return row.type == type; });
+    ASSERT_NE(f, formats().end());
+    const Codec c = codec_of(type);
+    std::uint32_t state = 1;
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    Bytes b(info(type).block_bytes);
+    for (int block = 0; block < 512; ++block) {
+      for (std::uint8_t& byte : b) {
+        state = state * 1664525u + 1013904223u;
+        byte = static_cast<std::uint8_t>(state >> 24);
+      }
+      for (const std::size_t at : f->f16_fields) {
+        b[at + 1] = static_cast<std::uint8_t>((b[at + 1] & 0x83) | 4 * (1 + (b[at + 1] >> 2) % 16));
+      }
+      for (const float value : c.decode(b)) {
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        for (int i = 0; i < 32; i += 8) hash = (hash ^ (bits >> i & 255)) * 0x100000001b3u;
+      }
+    }
+    EXPECT_EQ(hash, want) << info(type).name;
   }
 }
 

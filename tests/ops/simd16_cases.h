@@ -91,6 +91,7 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
   put(out, "bit_and", S::bit_and(i, S::set1_i(0x5a5a1234)));
   put(out, "bit_or", S::bit_or(i, S::set1_i(0x5a5a1234)));
   put(out, "shl", S::shl<7>(i));
+  put(out, "shl by lanes", S::shl(i, S::bit_and(S::srl<3>(i), S::set1_i(31))));
   put(out, "sra", S::sra<3>(i));
   put(out, "srl", S::srl<9>(i));
   put(out, "to_int", S::to_int(small));

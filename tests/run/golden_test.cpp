@@ -249,6 +249,18 @@ const Variant variants[] = {
     {"q3_k", short_wide(512, 11), 0.0},
     {"iq4_nl", {.matrix_type = 20}, 0.0},
     {"iq4_xs", short_wide(256, 23), 0.0},
+    {"mxfp4", {.matrix_type = 39}, 0.0},
+    {"nvfp4", {.matrix_type = 40}, 0.0},
+    {"nvfp4_scaled", {.matrix_type = 40, .all_biases = true, .tensor_scales = true}, 0.0},
+    {"nvfp4_scaled_qkv", {.matrix_type = 40, .fused_qkv = true, .tensor_scales = true}, 0.0},
+    {"nvfp4_scaled_experts",
+     {.ffn = 128,
+      .matrix_type = 40,
+      .architecture = "qwen3moe",
+      .experts = 3,
+      .experts_used = 3,
+      .tensor_scales = true},
+     0.0},
     {"q4_k",
      {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512, .matrix_type = 12},
      0.0},
@@ -297,6 +309,17 @@ const Variant variants[] = {
     {"phi3_short", {.architecture = "phi3", .original_context = 64, .long_short = true}},
     {"phi3_q4_0", {.matrix_type = 2, .architecture = "phi3", .rope_dims = 8}, 0.0},
 };
+TEST(TensorScales, OfTypesThatHaveNoPlaceForThemAreRefused) {
+  const RandomModel random({.matrix_type = 8, .tensor_scales = true});
+  const TempFile file(random.writer.finish());
+  const Result<Device> device = Device::open("cpu");
+  const auto model = Model::open(*device, file.path());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(model.error().field, "blk.0.attn_q.weight");
+  EXPECT_NE(model.error().message.find("scale"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Llm, RandomModels, testing::ValuesIn(variants),
                          [](const auto& i) { return std::string(i.param.name); });
 

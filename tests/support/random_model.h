@@ -33,6 +33,7 @@ struct RandomModelOptions {
   std::uint32_t original_context = 0;    // of yarn, and where long factors begin
   bool long_short = false;               // rope_factors_long and rope_factors_short
   std::uint32_t window = 0, period = 0;  // keys of gemma; period 0: as the architecture says
+  bool tensor_scales = false;            // of every matrix but the embedding and routers
 };
 
 // Weights and reference are made side by side; only the file's layout differs.
@@ -169,8 +170,14 @@ class RandomModel {
   reference::Matrix matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                            bool bias, std::uint32_t type) {
     reference::Matrix m{rows, cols, random_rows(rows, cols), {}};
-    const std::vector<std::byte> bytes = reference::store(type, m.values);
+    const bool scaled = o_.tensor_scales && type == o_.matrix_type && name != "token_embd";
+    const float scale = scaled ? 0.01f * (2.0f + next()) : 1.0f;
+    const std::vector<std::byte> bytes = store_scaled(type, scale, m.values);
     writer.tensor(name + ".weight", type, {cols, rows}, bytes);
+    if (scaled) {
+      writer.tensor(name + ".scale", {1}, {scale});
+      writer.tensor(name + ".input_scale", {1}, {7.0f});
+    }
     if (bias) {
       for (std::uint32_t i = 0; i < rows; ++i) m.bias.push_back(0.3f * next());
       writer.tensor(name + ".bias", {rows}, m.bias);
@@ -182,14 +189,25 @@ class RandomModel {
                                           std::uint32_t cols) {
     std::vector<reference::Matrix> list;
     std::vector<std::byte> all;
+    std::vector<float> scales;
     for (std::uint32_t e = 0; e < o_.experts; ++e) {
       reference::Matrix m{rows, cols, random_rows(rows, cols), {}};
-      const std::vector<std::byte> bytes = reference::store(type_for(cols), m.values);
+      scales.push_back(o_.tensor_scales ? 0.01f * (2.0f + next()) : 1.0f);
+      const std::vector<std::byte> bytes = store_scaled(type_for(cols), scales.back(), m.values);
       all.insert(all.end(), bytes.begin(), bytes.end());
       list.push_back(std::move(m));
     }
     writer.tensor(name + ".weight", type_for(cols), {cols, rows, o_.experts}, all);
+    if (o_.tensor_scales) writer.tensor(name + ".scale", {o_.experts}, scales);
     return list;
+  }
+  // The bytes of values / scale; values become what they stand for.
+  static std::vector<std::byte> store_scaled(std::uint32_t type, float scale,
+                                             std::vector<float>& values) {
+    for (float& v : values) v /= scale;
+    std::vector<std::byte> bytes = reference::store(type, values);
+    for (float& v : values) v *= scale;
+    return bytes;
   }
   std::vector<float> norm(const std::string& name, std::uint32_t n) {
     std::vector<float> values(n);

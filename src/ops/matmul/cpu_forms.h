@@ -44,27 +44,51 @@ OP_INLINE B vector_of(const std::byte* p) {
     return Simd::or_b(own, vector_of<N - bits, V, To + bits>(p + 64 * bits));
   }
 }
-template <int N>
+template <int N, int To = 0>
 OP_INLINE Numbers load(const std::byte* p) {
-  return {{vector_of<N, 0>(p), vector_of<N, 1>(p), vector_of<N, 2>(p), vector_of<N, 3>(p),
-           vector_of<N, 4>(p), vector_of<N, 5>(p), vector_of<N, 6>(p), vector_of<N, 7>(p)}};
+  return {{vector_of<N, 0, To>(p), vector_of<N, 1, To>(p), vector_of<N, 2, To>(p),
+           vector_of<N, 3, To>(p), vector_of<N, 4, To>(p), vector_of<N, 5, To>(p),
+           vector_of<N, 6, To>(p), vector_of<N, 7, To>(p)}};
 }
 
-// How a form gets 32 numbers of `bits` bits: they are there, or codes of them.
-template <int N>
+// How a form gets numbers of `bits` bits, 32 at a time: block i of 32 of those at p, after open(p).
+// They are there, shifted left by To,
+template <int N, int To = 0>
 struct Plain {
-  static constexpr int bits = N;
-  static OP_INLINE Numbers numbers(const std::byte* p) { return load<N>(p); }
+  static constexpr int bits = N + To;
+  OP_INLINE void open(const std::byte*) {}
+  OP_INLINE Numbers numbers(const std::byte* p, std::size_t i) const {
+    return load<N, To>(p + 64 * N * i);
+  }
 };
+// or codes of them.
 template <const quant::Codebook& book>
 struct LookedUp {
-  static constexpr int bits = 8;
-  static OP_INLINE Numbers numbers(const std::byte* p) {
+  static constexpr int bits = book.bits;
+  OP_INLINE void open(const std::byte*) {}
+  OP_INLINE Numbers numbers(const std::byte* p, std::size_t i) const {
     const B table = Simd::repeat16(book.numbers);
-    Numbers n = load<4>(p);
+    Numbers n = load<4>(p + 256 * i);
     for (B& v : n.v) v = Simd::lookup16(table, v);
     return n;
   }
+};
+template <class Number>
+struct LoadOf;
+template <>
+struct LoadOf<quant::F32Bits> {
+  static constexpr std::size_t size = 4;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load(p); }
+};
+template <>
+struct LoadOf<quant::F16Bits> {
+  static constexpr std::size_t size = 2;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load_f16(p); }
+};
+template <>
+struct LoadOf<quant::BF16Bits> {
+  static constexpr std::size_t size = 2;
+  static OP_INLINE F load(const std::byte* p) { return Simd::load_bf16(p); }
 };
 
 template <int Bits>
@@ -82,19 +106,19 @@ OP_INLINE I dot32(I s, const Numbers& n, const std::byte* x) {
 
 // x is q8a: numbers of block b at x + 32 b, its {d, s0, s1} at x + k + 8 b.
 
-// value = scale * (number - Zero), scale per 32 values: f16, or d * signed byte
-template <class Packed, class Source, int Zero>
+// value = scale * (number - Zero), scale per block, or d * signed byte per 32 values
+template <class Packed, class Source, int Zero, class Scale = quant::F16Bits>
 struct Symmetric {
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
   static constexpr std::size_t subs = elements / 32, sub_bytes = (bytes - Packed::numbers) / subs;
 
   static OP_INLINE F scale_of(const std::byte* w, std::size_t i) {
-    if constexpr (subs == 1) {
-      return Simd::load_f16(w + Packed::scales);
-    } else {
-      const F d = Simd::load_f16(w + Packed::d);
+    if constexpr (requires { Packed::d; }) {
+      const F d = LoadOf<Scale>::load(w + Packed::d);
       return Simd::mul(d, Simd::to_float(Simd::load_i8(w + Packed::scales + 16 * i)));
+    } else {
+      return LoadOf<Scale>::load(w + Packed::scales);
     }
   }
   static OP_INLINE void step(F d, const Numbers& n, const std::byte* x, const std::byte* tail,
@@ -107,13 +131,14 @@ struct Symmetric {
                             float* acc) {
     const std::byte* const x[] = {rows[J]...};
     F sums[] = {((void)J, Simd::zero())...};
+    Source source;
     for (std::size_t b = 0; b < k / 32; b += subs, w += bytes) {
       if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
+      source.open(w + Packed::numbers);
       for (std::size_t i = 0; i < subs; ++i) {
-        const std::byte* p = w + Packed::numbers + sub_bytes * i;
-        if constexpr (sizeof...(J) <= 2) prefetch<sub_bytes>(p);
+        if constexpr (sizeof...(J) <= 2) prefetch<sub_bytes>(w + Packed::numbers + sub_bytes * i);
         const F d = scale_of(w, i);
-        const Numbers n = Source::numbers(p);
+        const Numbers n = source.numbers(w + Packed::numbers, i);
         (step(d, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
       }
     }
@@ -207,17 +232,28 @@ struct FineK {
   }
 };
 
-// value = d * scale * (number - Zero), scales per 16 values
-template <class Packed, int Bits, int Zero>
+// value = scale * (number - Zero), scale per 16 values: d * signed byte, or a float of 8 bits times
+// 2^-10 and the scale of the row
+template <class Packed, class Source, int Zero>
 struct Fine {
-  static constexpr bool quantized = true;
+  static constexpr bool quantized = true, row_scales = quant::r16::has_row_scales<Packed>();
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+  static constexpr std::size_t subs = elements / 32;
 
+  static OP_INLINE F scale_of(const std::byte* w, std::size_t j) {
+    const std::byte* scales = w + Packed::scales + 16 * j;
+    if constexpr (requires { Packed::d; }) {
+      return Simd::mul(Simd::load_f16(w + Packed::d), Simd::to_float(Simd::load_i8(scales)));
+    } else {
+      const I code = Simd::load_u8(scales);
+      return Simd::to_float(Simd::shl(Simd::bit_and(code, Simd::set1_i(15)), Simd::srl<4>(code)));
+    }
+  }
   static OP_INLINE void step(F first, F second, const Numbers& n, const std::byte* x,
                              const std::byte* tail, F& acc) {
     const F dx = Simd::set1(float_at(tail));
-    const I s = dot_first<Bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, 0)), n, x);
-    const I t = dot_second<Bits>(Simd::pair_dot(tail + 4, Simd::pair(0, -Zero)), n, x);
+    const I s = dot_first<Source::bits>(Simd::pair_dot(tail + 4, Simd::pair(-Zero, 0)), n, x);
+    const I t = dot_second<Source::bits>(Simd::pair_dot(tail + 4, Simd::pair(0, -Zero)), n, x);
     acc = Simd::fma(Simd::to_float(s), Simd::mul(first, dx), acc);
     acc = Simd::fma(Simd::to_float(t), Simd::mul(second, dx), acc);
   }
@@ -226,34 +262,25 @@ struct Fine {
                             float* acc) {
     const std::byte* const x[] = {rows[J]...};
     F sums[] = {((void)J, Simd::zero())...};
-    for (std::size_t b = 0; b < k / 32; b += 8, w += bytes) {
+    Source source;
+    for (std::size_t b = 0; b < k / 32; b += subs, w += bytes) {
       if constexpr (sizeof...(J) <= 2) prefetch<Packed::numbers>(w);
-      const F d = Simd::load_f16(w + Packed::d);
-      for (std::size_t i = 0; i < 8; ++i) {
-        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * i;
-        if constexpr (sizeof...(J) <= 2) prefetch<Packed::sub_bytes>(p);
-        const std::byte* scales = w + Packed::scales + 32 * i;
-        const F first = Simd::mul(d, Simd::to_float(Simd::load_i8(scales)));
-        const F second = Simd::mul(d, Simd::to_float(Simd::load_i8(scales + 16)));
-        const Numbers n = load<Bits>(p);
+      source.open(w + Packed::numbers);
+      for (std::size_t i = 0; i < subs; ++i) {
+        if constexpr (sizeof...(J) <= 2) {
+          prefetch<Packed::sub_bytes>(w + Packed::numbers + Packed::sub_bytes * i);
+        }
+        const F first = scale_of(w, 2 * i), second = scale_of(w, 2 * i + 1);
+        const Numbers n = source.numbers(w + Packed::numbers, i);
         (step(first, second, n, x[J] + 32 * (b + i), x[J] + k + 8 * (b + i), sums[J]), ...);
       }
     }
+    if constexpr (row_scales) {
+      const F scale = Simd::mul(Simd::load(w), Simd::set1(0x1p-10f));
+      ((sums[J] = Simd::mul(sums[J], scale)), ...);
+    }
     (Simd::store(acc + 16 * J, sums[J]), ...);
   }
-};
-
-struct LoadF32 {
-  static constexpr std::size_t size = 4;
-  static OP_INLINE F load(const std::byte* p) { return Simd::load(p); }
-};
-struct LoadF16 {
-  static constexpr std::size_t size = 2;
-  static OP_INLINE F load(const std::byte* p) { return Simd::load_f16(p); }
-};
-struct LoadBF16 {
-  static constexpr std::size_t size = 2;
-  static OP_INLINE F load(const std::byte* p) { return Simd::load_bf16(p); }
 };
 
 // value = scale * number + bias
@@ -325,27 +352,23 @@ struct FormOfFamily;
 template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>>
     : Symmetric<Packed, Plain<Bits>, Zero> {};
+template <class Packed, const quant::Codebook& book, class Scale>
+struct FormOfFamily<Packed, quant::CodebookFamily<book, Scale>>
+    : Symmetric<Packed, LookedUp<book>, book.zero, Scale> {};
 template <class Packed, const quant::Codebook& book>
-struct FormOfFamily<Packed, quant::CodebookFamily<book>> : Symmetric<Packed, LookedUp<book>, 128> {
-};
+struct FormOfFamily<Packed, quant::FineCodebookFamily<book>>
+    : Fine<Packed, LookedUp<book>, book.zero> {};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::KFamily<Bits>> : KForm<Packed, Bits> {};
 template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::FineKFamily<Bits>> : FineK<Packed, Bits> {};
 template <class Packed, int Bits, int Zero>
-struct FormOfFamily<Packed, quant::FineFamily<Bits, Zero>> : Fine<Packed, Bits, Zero> {};
-template <class Packed, int Bits>
-struct FormOfFamily<Packed, quant::AffineFamily<Bits, quant::F16Bits>>
-    : AffineForm<Packed, Bits, LoadF16> {};
-template <class Packed, int Bits>
-struct FormOfFamily<Packed, quant::AffineFamily<Bits, quant::BF16Bits>>
-    : AffineForm<Packed, Bits, LoadBF16> {};
-template <class Packed>
-struct FormOfFamily<Packed, quant::FloatFamily<quant::F32Bits>> : FloatForm<LoadF32> {};
-template <class Packed>
-struct FormOfFamily<Packed, quant::FloatFamily<quant::F16Bits>> : FloatForm<LoadF16> {};
-template <class Packed>
-struct FormOfFamily<Packed, quant::FloatFamily<quant::BF16Bits>> : FloatForm<LoadBF16> {};
+struct FormOfFamily<Packed, quant::FineFamily<Bits, Zero>> : Fine<Packed, Plain<Bits>, Zero> {};
+template <class Packed, int Bits, class Half>
+struct FormOfFamily<Packed, quant::AffineFamily<Bits, Half>>
+    : AffineForm<Packed, Bits, LoadOf<Half>> {};
+template <class Packed, class Number>
+struct FormOfFamily<Packed, quant::FloatFamily<Number>> : FloatForm<LoadOf<Number>> {};
 template <class Packed>
 using FormOf = FormOfFamily<Packed, typename Packed::Family>;
 

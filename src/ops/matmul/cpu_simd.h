@@ -61,7 +61,7 @@ template <class Form>
 OP_NOINLINE void run_groups(const Target& to, const Tile& t, std::size_t begin, std::size_t end,
                             std::size_t k) {
   alignas(64) float acc[16 * matmul_packed_block_m];
-  const std::size_t group_bytes = k / Form::elements * Form::bytes;
+  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
   for (std::size_t g = begin; g < end; ++g) {
     dot_rows<Form>(to.weights + g * group_bytes, t.rows, t.m, k, acc);
     const std::size_t column = 16 * g, count = to.n - column;
@@ -121,7 +121,7 @@ OP_INLINE F activate(op_u32 activation, F x) {
 template <class Form>
 OP_INLINE void dot_groups(const std::byte* weights, const Tile& t, std::size_t begin,
                           std::size_t end, std::size_t k, float* acc) {
-  const std::size_t group_bytes = k / Form::elements * Form::bytes;
+  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
   for (std::size_t g = begin; g < end; ++g, acc += 16 * t.m) {
     dot_rows<Form>(weights + g * group_bytes, t.rows, t.m, k, acc);
   }
@@ -134,9 +134,9 @@ OP_INLINE std::size_t pieces_per_turn(const Tile& t) {
   return t.m == 0 ? 1 : matmul_packed_block_m / t.m;
 }
 
-// activation(gate) * up for 16 columns from `column` on.
-OP_INLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t column, const float* gate,
-                  const float* up) {
+// activation(gate) * up for 16 columns from `column` on. One copy for all forms.
+OP_NOINLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t column,
+                    const float* gate, const float* up) {
   F g = Simd::load(gate), u = Simd::load(up);
   if ((p.form & form_bias) != 0) {
     const std::size_t count = p.n0 - column;
@@ -216,7 +216,7 @@ template <class Form>
 OP_NOINLINE void run_pairs(const std::byte* weights, const Pairs& pairs, std::size_t begin,
                            std::size_t end, std::size_t n, std::size_t k) {
   alignas(64) float acc[16 * Pairs::max];
-  const std::size_t group_bytes = k / Form::elements * Form::bytes;
+  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
   for (std::size_t g = begin; g < end; ++g) {
     dot_rows<Form>(weights + g * group_bytes, pairs.rows, pairs.count, k, acc);
     const std::size_t column = 16 * g, count = n - column;
@@ -240,7 +240,7 @@ void matmul_id(const KernelArgs& a) noexcept {
   const std::size_t begin = groups * i / blocks_n, end = groups * (i + 1) / blocks_n;
   const std::size_t last = 16 * end < n ? 16 * end : n;
   const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
-  const std::size_t expert_bytes = groups * (k / Form::elements * Form::bytes);
+  const std::size_t expert_bytes = groups * quant::r16::group_bytes<Form>(k);
   const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[matmul_ids]);
   const std::size_t n_bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
   const bool by_expert = pairs > n_bound;

@@ -175,6 +175,9 @@ struct Simd {
   static OP_INLINE I shl(I x) {
     return {_mm256_slli_epi32(x.a, N), _mm256_slli_epi32(x.b, N)};
   }
+  static OP_INLINE I shl(I x, I n) {
+    return {_mm256_sllv_epi32(x.a, n.a), _mm256_sllv_epi32(x.b, n.b)};
+  }
   template <int N>
   static OP_INLINE I sra(I x) {
     return {_mm256_srai_epi32(x.a, N), _mm256_srai_epi32(x.b, N)};

@@ -144,6 +144,7 @@ struct Simd {
   static OP_INLINE I shl(I a) {
     return {_mm512_slli_epi32(a.v, N)};
   }
+  static OP_INLINE I shl(I a, I n) { return {_mm512_sllv_epi32(a.v, n.v)}; }
   template <int N>
   static OP_INLINE I sra(I a) {
     return {_mm512_srai_epi32(a.v, N)};

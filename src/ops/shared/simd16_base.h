@@ -213,6 +213,12 @@ struct Simd {
     OP_LANES r.v[i] = wrap(word(a.v[i]) << N);
     return r;
   }
+  // Each lane by 0 to 31 bits of its own.
+  static I shl(const I& a, const I& n) {
+    I r;
+    OP_LANES r.v[i] = wrap(word(a.v[i]) << n.v[i]);
+    return r;
+  }
   template <int N>
   static I sra(const I& a) {
     I r;

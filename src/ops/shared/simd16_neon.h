@@ -218,6 +218,11 @@ struct Simd {
     return OP_EACH(OP_F);
 #undef OP_F
   }
+  static OP_INLINE I shl(I a, I n) {
+#define OP_F(i) vshlq_s32(a.v[i], n.v[i])
+    return OP_EACH(OP_F);
+#undef OP_F
+  }
   template <int N>
   static OP_INLINE I sra(I a) {
 #define OP_F(i) vshrq_n_s32(a.v[i], N)
