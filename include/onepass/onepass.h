@@ -155,7 +155,11 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_IQ4_NL = 17,
   ONEPASS_IQ4_XS = 18,
   ONEPASS_MXFP4 = 19,
-  ONEPASS_NVFP4 = 20
+  ONEPASS_NVFP4 = 20,
+  ONEPASS_TQ1_0 = 21,
+  ONEPASS_TQ2_0 = 22,
+  ONEPASS_Q1_0 = 23,
+  ONEPASS_Q2_0 = 24
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

@@ -29,6 +29,10 @@ constexpr QuantMix mixes[] = {
     {"q3_k_m", "q3_k", 12, DType::q3_k, "q3_k, q4_k and q5_k"},
     {"q3_k_s", "", 11, DType::q3_k, ""},
     {"q2_k", "", 10, DType::q2_k, "q2_k, q3_k and q4_k"},
+    {"q2_0", "", 41, DType::q2_0, "q2_0 and q4_k"},
+    {"tq2_0", "", 37, DType::tq2_0, "tq2_0 and q4_k"},
+    {"tq1_0", "", 36, DType::tq1_0, "tq1_0 and q4_k"},
+    {"q1_0", "", 40, DType::q1_0, ""},
 };
 
 bool is_mix(const QuantMix& mix, std::initializer_list<std::string_view> names) noexcept {
@@ -108,6 +112,9 @@ DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view n
     return !head && name.ends_with("_exps.weight") ? DType::mxfp4 : DType::q8_0;
   }
   if (head) return mix.base == DType::q8_0 ? DType::q8_0 : DType::q6_k;
+  if (name == "token_embd.weight") {
+    return is_mix(mix, {"tq1_0", "tq2_0", "q2_0"}) ? DType::q4_k : mix.base;
+  }
   const std::uint64_t layer = layer_of(name).value_or(0);
   if (name.ends_with("attn_v.weight")) {
     const auto at = std::lower_bound(model.values.begin(), model.values.end(), layer);
@@ -123,8 +130,12 @@ DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view n
 // With blocks of 32 values instead of 256, in about as many bits.
 DType smaller_blocks(DType type) noexcept {
   switch (type) {
+    case DType::q1_0:
+    case DType::q2_0:
     case DType::q2_k:
     case DType::q3_k:
+    case DType::tq1_0:
+    case DType::tq2_0:
       return DType::q4_0;
     case DType::q4_k:
       return DType::q5_0;

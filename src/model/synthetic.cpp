@@ -40,6 +40,7 @@ struct Format {
   DType type;
   std::array<Scale, 4> scales;
   int n_scales;
+  bool ternary = false;  // only 0, 1 and 2 of the codes of 2 bits, which lie around 1
 };
 constexpr Format formats[] = {
     {DType::f32, {}, 0},
@@ -64,6 +65,10 @@ constexpr Format formats[] = {
        {2, 1.0f / 5.85f, ScaleCode::e4m3},
        {3, 1.0f / 5.85f, ScaleCode::e4m3}}},
      4},
+    {DType::tq1_0, {{{52, 1.0f / 0.816f}}}, 1},
+    {DType::tq2_0, {{{64, 1.0f / 0.707f}}}, 1, true},
+    {DType::q1_0, {{{0, 1.0f}}}, 1},
+    {DType::q2_0, {{{0, 1.0f / 0.707f}}}, 1, true},
 };
 const Format* find_format(DType type) noexcept {
   for (const Format& f : formats) {
@@ -128,6 +133,10 @@ void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, flo
   for (std::uint32_t at = 0; at < bytes; at += 8) {
     const std::uint64_t random = word(own, at);
     std::memcpy(out + at, &random, std::min(bytes - at, 8u));
+  }
+  for (std::uint32_t at = 0; format.ternary && at < bytes; ++at) {  // sums of two bits
+    const auto both = static_cast<unsigned>(out[at]);
+    out[at] = static_cast<std::byte>((both & 0x55u) + (both >> 1 & 0x55u));
   }
   for (int s = 0; s < format.n_scales; ++s) {
     const Scale& scale = format.scales[static_cast<std::size_t>(s)];

@@ -7,6 +7,8 @@
 #include "quant/k_quantize.h"
 #include "quant/mxfp4.h"
 #include "quant/nvfp4.h"
+#include "quant/q1_0.h"
+#include "quant/q2_0.h"
 #include "quant/q2_k.h"
 #include "quant/q3_k.h"
 #include "quant/q4_0.h"
@@ -17,6 +19,8 @@
 #include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
+#include "quant/tq1_0.h"
+#include "quant/tq2_0.h"
 
 #define ONEPASS_BLOCK_FORMATS(X) \
   X(q4_0, BlockQ4_0)             \
@@ -32,7 +36,11 @@
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)         \
   X(mxfp4, BlockMXFP4)           \
-  X(nvfp4, BlockNVFP4)
+  X(nvfp4, BlockNVFP4)           \
+  X(tq1_0, BlockTQ1_0)           \
+  X(tq2_0, BlockTQ2_0)           \
+  X(q1_0, BlockQ1_0)             \
+  X(q2_0, BlockQ2_0)
 
 namespace onepass::quant {
 

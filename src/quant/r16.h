@@ -39,6 +39,10 @@ struct BF16Bits {
 // a signed byte
 template <int Bits, int Zero>
 struct SymmetricFamily {};
+// The same with numbers of one bit: 1 stands for scale, 0 for -scale.
+struct SignFamily {};
+// The same with base-3 digits around 1, five in a byte.
+struct TernaryFamily {};
 // The same with codes of 4 bits for the numbers: a table of numbers of `bits` bits around `zero`.
 struct Codebook {
   std::uint8_t numbers[16];

@@ -149,6 +149,10 @@ std::vector<std::uint32_t> widths_of(Format format, Set set) {
     if (set == Set::full) return {1, 32, 100, 257, 544};
     return {33, 256};
   }
+  if (info(format).block_elements == 128) {
+    if (set == Set::full) return {128, 256, 640, 1152};
+    return {128, 384};
+  }
   if (set == Set::full) return {64, 128, 256, 576, 1088};
   return {64, 320};
 }

@@ -32,6 +32,11 @@ double block_error(DType format) {
     case DType::mxfp4:
     case DType::nvfp4:  // 8 as 6
       return 1.0 / 4;
+    case DType::tq1_0:
+    case DType::tq2_0:
+    case DType::q1_0:
+    case DType::q2_0:  // an outlier
+      return 1.0;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;
   }

@@ -21,6 +21,12 @@ double e4m3(int code) {
   if (code == 0x7f) return 0.0;
   return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
 }
+// Digit n of the base-3 fraction b / 256.
+int trit(int b, int n) {
+  for (int i = 0; i <= n; ++i) b *= 3;
+  return b / 256 % 3;
+}
+
 double f16_at(Block b, std::size_t at) {
   return from_f16(static_cast<std::uint16_t>(b[at] | b[at + 1] << 8));
 }
@@ -93,6 +99,17 @@ Terms element(DType format, Block b, std::size_t e) {
       const int code = b[4 + 8 * (e / 16) + e % 8] >> (4 * (e % 16 / 8)) & 15;
       return {e4m3(b[e / 16]) * e2m1[static_cast<std::size_t>(code)]};
     }
+    case DType::tq1_0: {
+      const std::size_t byte = e < 160 ? e % 32 : e < 240 ? 32 + e % 16 : 48 + e % 4;
+      const std::size_t digit = e < 160 ? e / 32 : e < 240 ? e / 16 - 10 : e / 4 - 60;
+      return {(trit(b[byte], static_cast<int>(digit)) - 1) * f16_at(b, 52)};
+    }
+    case DType::tq2_0:
+      return {((b[32 * half + l] >> (2 * plane) & 3) - 1) * f16_at(b, 64)};
+    case DType::q1_0:
+      return {(bit(b + 2, e) != 0 ? 1 : -1) * f16_at(b, 0)};
+    case DType::q2_0:
+      return {((b[2 + e / 4] >> (2 * (e % 4)) & 3) - 1) * f16_at(b, 0)};
     default:
       return {not_a_number};
   }
@@ -129,6 +146,14 @@ Scales scales_of(DType format) {
       return {0, 0.0005, 2, 0.01};
     case DType::q6_k:
       return {208, 0.0003};
+    case DType::tq1_0:
+      return {52, 0.7};
+    case DType::tq2_0:
+      return {64, 0.5};
+    case DType::q1_0:
+      return {0, 0.7};
+    case DType::q2_0:
+      return {0, 0.5};
     case DType::mxfp4:
     case DType::nvfp4:
       return {0, 0.0};

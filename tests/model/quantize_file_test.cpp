@@ -51,6 +51,9 @@ TEST(QuantMix, CountsOfAnEightBillionModel) {
   EXPECT_EQ(types_of_8b("q8_0"), (Counts{{"q8_0", 226}}));
   EXPECT_EQ(types_of_8b("q4_0"), (Counts{{"q4_0", 225}, {"q6_k", 1}}));
   EXPECT_EQ(types_of_8b("bf16"), (Counts{{"bf16", 226}}));
+  EXPECT_EQ(types_of_8b("tq2_0"), (Counts{{"tq2_0", 224}, {"q4_k", 1}, {"q6_k", 1}}));
+  EXPECT_EQ(types_of_8b("q2_0"), (Counts{{"q2_0", 224}, {"q4_k", 1}, {"q6_k", 1}}));
+  EXPECT_EQ(types_of_8b("q1_0"), (Counts{{"q1_0", 225}, {"q6_k", 1}}));
   EXPECT_EQ(types_of_8b("mxfp4_moe"), (Counts{{"q8_0", 226}}));
   // Rows that are no whole blocks.
   EXPECT_EQ(types_of_8b("q4_k_m", 288), (Counts{{"q5_0", 193}, {"q8_0", 33}}));
@@ -113,7 +116,10 @@ TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
     const double error =
         reference::nmse(got, std::vector<double>(expected.begin(), expected.end()));
     const auto bound = bounds.find(std::string(mix.name));
-    EXPECT_LE(error, bound != bounds.end() ? bound->second : 1.0) << mix.name;
+    // One or two bits leave little of random weights.
+    const double most =
+        info(mix.base).block_bytes * 8 < 3 * info(mix.base).block_elements ? 3.0 : 1.0;
+    EXPECT_LE(error, bound != bounds.end() ? bound->second : most) << mix.name;
     const auto file = io::GgufFile::open(out);
     ASSERT_TRUE(file);
     EXPECT_EQ(file->metadata().integer("general.file_type").value(), mix.file_type);

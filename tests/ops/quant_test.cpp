@@ -128,6 +128,29 @@ Element decode_nvfp4(const Bytes& b, std::size_t e) {
   if (scale == 127) d = 0.0;  // in E4M3 not a number
   return {{q, scale}, d * e2m1(q)};
 }
+Element decode_tq1_0(const Bytes& b, std::size_t e) {
+  std::size_t byte = e % 32, digit = e / 32;
+  if (e >= 160) byte = 32 + (e - 160) % 16, digit = (e - 160) / 16;
+  if (e >= 240) byte = 48 + (e - 240) % 4, digit = (e - 240) / 4;
+  // The digits of the fraction b / 256 in base 3.
+  const int q = static_cast<int>(
+                    std::floor(b[byte] / 256.0 * std::pow(3.0, static_cast<double>(digit + 1)))) %
+                3;
+  return {{q}, (q - 1) * f16_at(b, 52)};
+}
+Element decode_tq2_0(const Bytes& b, std::size_t e) {
+  const int q = b[32 * (e / 128) + e % 32] >> (2 * (e % 128 / 32)) & 3;
+  return {{q}, (q - 1) * f16_at(b, 64)};
+}
+Element decode_q1_0(const Bytes& b, std::size_t e) {
+  const int q = bit(b, 2, e);
+  return {{q}, q == 1 ? f16_at(b, 0) : -f16_at(b, 0)};
+}
+Element decode_q2_0(const Bytes& b, std::size_t e) {
+  const int q = 2 * bit(b, 2, 2 * e + 1) + bit(b, 2, 2 * e);
+  return {{q}, (q - 1) * f16_at(b, 0)};
+}
+
 struct Format {
   DType type;
   Element (*decode)(const Bytes&, std::size_t);
@@ -152,6 +175,10 @@ const std::vector<Format>& formats() {
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
       {DType::mxfp4, decode_mxfp4, {}, 16, 256, 1, 0.117},
       {DType::nvfp4, decode_nvfp4, {}, 16, 256, 1, 0.085},
+      {DType::tq1_0, decode_tq1_0, {52}, 3, 1, 1, 0.44},
+      {DType::tq2_0, decode_tq2_0, {64}, 4, 1, 1, 0.44},
+      {DType::q1_0, decode_q1_0, {0}, 2, 1, 1, 0.61},
+      {DType::q2_0, decode_q2_0, {0}, 4, 1, 1, 0.37},
   };
   return list;
 }
@@ -238,8 +265,9 @@ TEST(Quant, RandomBlocksDecodeExactly) {
 // no decoder ggml's to_float: written by scripts/experiments/block_hashes.py.
 TEST(Quant, ValuesHaveTheBitsOfGguf) {
   const std::pair<DType, std::uint64_t> expected[] = {
-      {DType::mxfp4, 0x81760d7678094cd4u},
-      {DType::nvfp4, 0x5a939e9714b2df79u},
+      {DType::mxfp4, 0x81760d7678094cd4u}, {DType::nvfp4, 0x5a939e9714b2df79u},
+      {DType::tq1_0, 0xf0d645313bf61705u}, {DType::tq2_0, 0x3ab121334aaeaa3bu},
+      {DType::q1_0, 0xe79bd7de471fe8a5u},  {DType::q2_0, 0x44ff3e48a6801c23u},
   };
   for (const auto& [type, want] : expected) {
     const auto f = std::find_if(formats().begin(), formats().end(),

@@ -110,6 +110,11 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
   const S::B codes = S::lookup16(S::repeat16(in.w + 32), S::bits_of<2, 4>(w0));
   put(out, "lookup16", S::dot16<8>(i, codes, w1, codes, w3, in.x));
   put(out, "dot16 8", S::dot16<8>(i, w0, w1, w2, w3, in.x));
+  std::uint8_t stored[64];
+  S::store_b(stored, S::add_b(w0, w1));
+  put(out, "first_trit",
+      S::dot16<2>(i, S::first_trit(w0), S::first_trit(w1), S::first_trit(S::load_b(stored)),
+                  S::first_trit(w2), in.x));
   put(out, "dot16 6",
       S::dot16<6>(i, S::bits_of<2, 6>(w0), S::bits_of<0, 6>(w1), S::bits_of<1, 6>(w2),
                   S::bits_of<0, 6>(w3), in.x));

@@ -61,7 +61,7 @@ struct Plain {
     return load<N, To>(p + 64 * N * i);
   }
 };
-// or codes of them.
+// or codes of them,
 template <const quant::Codebook& book>
 struct LookedUp {
   static constexpr int bits = book.bits;
@@ -73,6 +73,26 @@ struct LookedUp {
     return n;
   }
 };
+// or 256 of them as base-3 digits: vector v is digit v % 5 of vector v / 5, as quant::trit gives
+// it.
+struct Trits {
+  static constexpr int bits = 2;
+  alignas(64) std::byte digits[65 * 64];
+  OP_INLINE void open(const std::byte* p) {
+    std::byte* out = digits;
+    for (std::size_t v = 0; v < 13; ++v) {
+      B b = Simd::load_b(p + 64 * v);
+      for (int n = 0; n < 5; ++n, out += 64) {
+        Simd::store_b(out, Simd::first_trit(b));
+        b = Simd::add_b(b, Simd::add_b(b, b));
+      }
+    }
+  }
+  OP_INLINE Numbers numbers(const std::byte*, std::size_t i) const {
+    return load<8>(digits + 512 * i);
+  }
+};
+
 template <class Number>
 struct LoadOf;
 template <>
@@ -352,6 +372,10 @@ struct FormOfFamily;
 template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>>
     : Symmetric<Packed, Plain<Bits>, Zero> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::SignFamily> : Symmetric<Packed, Plain<1, 1>, 1> {};
+template <class Packed>
+struct FormOfFamily<Packed, quant::TernaryFamily> : Symmetric<Packed, Trits, 1> {};
 template <class Packed, const quant::Codebook& book, class Scale>
 struct FormOfFamily<Packed, quant::CodebookFamily<book, Scale>>
     : Symmetric<Packed, LookedUp<book>, book.zero, Scale> {};

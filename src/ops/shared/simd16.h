@@ -16,6 +16,7 @@
 //   sums(a)                lane i: sum(a[i]), of 16 F
 //   swap_pairs             lanes 2 i and 2 i + 1 exchanged
 //   *_part(p, n)           touch the first n < 16 elements of memory only; other lanes load as 0
+//   add_b, first_trit      per byte: the sum modulo 256; 3 a / 256, the first base-3 digit of a /
 //   256 repeat16, lookup16     16 bytes four times; byte i of their places `index`, each below 16
 //   dot16<Bits>            four B of unsigned Bits-bit numbers (row r: bytes 4 r .. 4 r + 3) with
 //   16

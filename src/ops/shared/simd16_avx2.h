@@ -220,6 +220,15 @@ struct Simd {
   static OP_INLINE B or_b(B x, B y) {
     return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
   }
+  static OP_INLINE void store_b(void* p, B x) {
+    __m256i* v = static_cast<__m256i*>(p);
+    _mm256_storeu_si256(v, x.a);
+    _mm256_storeu_si256(v + 1, x.b);
+  }
+  static OP_INLINE B add_b(B x, B y) {
+    return {_mm256_add_epi8(x.a, y.a), _mm256_add_epi8(x.b, y.b)};
+  }
+  static OP_INLINE B first_trit(B x) { return {trit_half(x.a), trit_half(x.b)}; }
   static OP_INLINE B repeat16(const void* p) {
     const __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
     return {v, v};
@@ -282,6 +291,13 @@ struct Simd {
     const __m256 nan = _mm256_cmp_ps(f, f, _CMP_UNORD_Q);
     const __m256i y = _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan));
     return _mm256_srli_epi32(y, 16);
+  }
+  // 1 where a byte is above 85, 2 where above 170.
+  static OP_INLINE __m256i trit_half(__m256i x) {
+    const __m256i one = _mm256_set1_epi8(1);
+    const __m256i low = _mm256_subs_epu8(x, _mm256_set1_epi8(85));
+    const __m256i high = _mm256_subs_epu8(x, _mm256_set1_epi8(static_cast<char>(170)));
+    return _mm256_add_epi8(_mm256_min_epu8(low, one), _mm256_min_epu8(high, one));
   }
   static OP_INLINE __m256i four(const void* x, int at) {
     std::int32_t t;

@@ -169,6 +169,14 @@ struct Simd {
     return {_mm512_and_si512(a.v, set1_b(((1 << Bits) - 1) << To).v)};
   }
   static OP_INLINE B or_b(B a, B b) { return {_mm512_or_si512(a.v, b.v)}; }
+  static OP_INLINE void store_b(void* p, B a) { _mm512_storeu_si512(p, a.v); }
+  static OP_INLINE B add_b(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
+  static OP_INLINE B first_trit(B a) {
+    const __m512i one = _mm512_set1_epi8(1);
+    const __m512i low = _mm512_subs_epu8(a.v, _mm512_set1_epi8(85));
+    const __m512i high = _mm512_subs_epu8(a.v, _mm512_set1_epi8(static_cast<char>(170)));
+    return {_mm512_add_epi8(_mm512_min_epu8(low, one), _mm512_min_epu8(high, one))};
+  }
   static OP_INLINE B repeat16(const void* p) {
     return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
   }

@@ -281,6 +281,17 @@ struct Simd {
     for (int i = 0; i < 64; ++i) r.v[i] = a.v[i] | b.v[i];
     return r;
   }
+  static void store_b(void* p, const B& a) { std::memcpy(p, a.v, 64); }
+  static B add_b(const B& a, const B& b) {
+    B r;
+    for (int i = 0; i < 64; ++i) r.v[i] = static_cast<std::uint8_t>(a.v[i] + b.v[i]);
+    return r;
+  }
+  static B first_trit(const B& a) {
+    B r;
+    for (int i = 0; i < 64; ++i) r.v[i] = static_cast<std::uint8_t>(3 * a.v[i] >> 8);
+    return r;
+  }
   static B repeat16(const void* p) {
     B r;
     for (int i = 0; i < 4; ++i) std::memcpy(r.v + 16 * i, p, 16);

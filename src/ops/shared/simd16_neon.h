@@ -100,6 +100,7 @@ struct Simd {
   OP_BINARY(I, bit_and, vandq_s32)
   OP_BINARY(I, bit_or, vorrq_s32)
   OP_BINARY(B, or_b, vorrq_u8)
+  OP_BINARY(B, add_b, vaddq_u8)
 #undef OP_BINARY
   static OP_INLINE F fma(F a, F b, F c) {
 #define OP_F(i) vfmaq_f32(c.v[i], a.v[i], b.v[i])
@@ -276,6 +277,16 @@ struct Simd {
       if constexpr (Bits < 8) a.v[i] = vandq_u8(a.v[i], vdupq_n_u8(mask));
     }
     return a;
+  }
+  static OP_INLINE void store_b(void* p, B a) {
+    for (int i = 0; i < 4; ++i) vst1q_u8(static_cast<std::uint8_t*>(p) + 16 * i, a.v[i]);
+  }
+  static OP_INLINE B first_trit(B a) {
+    // Comparisons give 255: minus one.
+    const uint8x16_t low = vdupq_n_u8(85), high = vdupq_n_u8(170);
+#define OP_F(i) vsubq_u8(vdupq_n_u8(0), vaddq_u8(vcgtq_u8(a.v[i], low), vcgtq_u8(a.v[i], high)))
+    return OP_EACH(OP_F);
+#undef OP_F
   }
   static OP_INLINE B repeat16(const void* p) {
     const uint8x16_t v = vld1q_u8(static_cast<const std::uint8_t*>(p));
