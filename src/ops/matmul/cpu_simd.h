@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "core/kernel_row.h"
@@ -26,15 +27,24 @@ constexpr std::size_t row_bytes_of(bool quantized, std::size_t k) {
   return quantized ? k / 32 * 40 : k * 4;
 }
 
+// What the ops need to know of a form; they are compiled once for all of them.
+struct Kernel {
+  void (*dot_rows)(const std::byte* w, const std::byte* const* rows, std::size_t m, std::size_t k,
+                   float* acc);
+  std::size_t (*group_bytes)(std::size_t k);
+  bool quantized;
+};
+template <class Form>
+constexpr Kernel kernel_of{dot_rows<Form>, quant::r16::group_bytes<Form>, Form::quantized};
+
 // The part of the work that a tile does: rows of x, and units of the weights.
 struct Tile {
   std::size_t m_begin, m;
   std::size_t begin, end;
   const std::byte* rows[matmul_packed_block_m];
 };
-template <class Form>
-OP_INLINE void open_tile(const KernelArgs& a, std::size_t m, std::size_t k, std::size_t units,
-                         Tile& t) {
+OP_INLINE void open_tile(const Kernel& form, const KernelArgs& a, std::size_t m, std::size_t k,
+                         std::size_t units, Tile& t) {
   const std::size_t blocks_m = a.launch->grid[1];
   const std::size_t size = a.launch->group[0];
   const std::size_t i = a.tile / blocks_m;
@@ -42,7 +52,7 @@ OP_INLINE void open_tile(const KernelArgs& a, std::size_t m, std::size_t k, std:
   t.end = matmul_block_begin(*a.launch, i + 1, units);
   t.m_begin = a.tile % blocks_m * size;
   t.m = t.m_begin >= m ? 0 : m - t.m_begin < size ? m - t.m_begin : size;
-  const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
+  const std::size_t row_bytes = row_bytes_of(form.quantized, k);
   const std::byte* x = a.data[matmul_x] + t.m_begin * row_bytes;
   for (std::size_t r = 0; r < t.m; ++r) t.rows[r] = x + r * row_bytes;
 }
@@ -57,13 +67,12 @@ struct Target {
 };
 
 // Groups [begin, end) of the target for the rows of the tile.
-template <class Form>
-OP_NOINLINE void run_groups(const Target& to, const Tile& t, std::size_t begin, std::size_t end,
-                            std::size_t k) {
+OP_NOINLINE void run_groups(const Kernel& form, const Target& to, const Tile& t, std::size_t begin,
+                            std::size_t end, std::size_t k) {
   alignas(64) float acc[16 * matmul_packed_block_m];
-  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
+  const std::size_t group_bytes = form.group_bytes(k);
   for (std::size_t g = begin; g < end; ++g) {
-    dot_rows<Form>(to.weights + g * group_bytes, t.rows, t.m, k, acc);
+    form.dot_rows(to.weights + g * group_bytes, t.rows, t.m, k, acc);
     const std::size_t column = 16 * g, count = to.n - column;
     for (std::size_t r = 0; r < t.m; ++r) {
       F y = Simd::load(acc + 16 * r);
@@ -93,12 +102,12 @@ OP_INLINE const float* bias_of(const KernelArgs& a, const MatmulParams& p, op_u3
   return there ? floats(a, matmul_bias(part)) : nullptr;
 }
 
-template <class Form>
-void parts_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
+OP_NOINLINE void parts_matmul(const Kernel& form, const KernelArgs& a,
+                              const MatmulParams& p) noexcept {
   const std::size_t n[matmul_max_parts] = {p.n0, p.n1, p.n2};
   const float* residual = (p.form & form_residual) != 0 ? floats(a, matmul_residual) : nullptr;
   Tile t;
-  open_tile<Form>(a, p.m, p.k, groups_of(n[0]) + groups_of(n[1]) + groups_of(n[2]), t);
+  open_tile(form, a, p.m, p.k, groups_of(n[0]) + groups_of(n[1]) + groups_of(n[2]), t);
   std::size_t first = 0;  // of the weights' groups
   for (op_u32 i = 0; i < matmul_max_parts; ++i) {
     const std::size_t groups = groups_of(n[i]), last = first + groups;
@@ -107,7 +116,7 @@ void parts_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
     if (begin < end) {
       const Target to{a.data[matmul_weight(i)], bias_of(a, p, i), residual,
                       floats(a, matmul_out(i)), n[i]};
-      run_groups<Form>(to, t, begin - first, end - first, p.k);
+      run_groups(form, to, t, begin - first, end - first, p.k);
     }
     first = last;
   }
@@ -118,12 +127,11 @@ OP_INLINE F activate(op_u32 activation, F x) {
 }
 
 // Products of the tile's rows with groups [begin, end): acc[16 (m (g - begin) + r) + i].
-template <class Form>
-OP_INLINE void dot_groups(const std::byte* weights, const Tile& t, std::size_t begin,
-                          std::size_t end, std::size_t k, float* acc) {
-  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
+OP_INLINE void dot_groups(const Kernel& form, const std::byte* weights, const Tile& t,
+                          std::size_t begin, std::size_t end, std::size_t k, float* acc) {
+  const std::size_t group_bytes = form.group_bytes(k);
   for (std::size_t g = begin; g < end; ++g, acc += 16 * t.m) {
-    dot_rows<Form>(weights + g * group_bytes, t.rows, t.m, k, acc);
+    form.dot_rows(weights + g * group_bytes, t.rows, t.m, k, acc);
   }
 }
 
@@ -134,9 +142,9 @@ OP_INLINE std::size_t pieces_per_turn(const Tile& t) {
   return t.m == 0 ? 1 : matmul_packed_block_m / t.m;
 }
 
-// activation(gate) * up for 16 columns from `column` on. One copy for all forms.
-OP_NOINLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t column,
-                    const float* gate, const float* up) {
+// activation(gate) * up for 16 columns from `column` on.
+OP_INLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t column, const float* gate,
+                  const float* up) {
   F g = Simd::load(gate), u = Simd::load(up);
   if ((p.form & form_bias) != 0) {
     const std::size_t count = p.n0 - column;
@@ -149,17 +157,17 @@ OP_NOINLINE F gated(const KernelArgs& a, const MatmulParams& p, std::size_t colu
   return Simd::mul(activate(p.activation, g), u);
 }
 
-template <class Form>
-void gated_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
+OP_NOINLINE void gated_matmul(const Kernel& form, const KernelArgs& a,
+                              const MatmulParams& p) noexcept {
   alignas(64) float gate[16 * matmul_packed_block_m];
   alignas(64) float up[16 * matmul_packed_block_m];
   Tile t;
-  open_tile<Form>(a, p.m, p.k, groups_of(p.n0), t);
+  open_tile(form, a, p.m, p.k, groups_of(p.n0), t);
   const std::size_t per_turn = pieces_per_turn(t);
   for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
     const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
-    dot_groups<Form>(a.data[matmul_weight(0)], t, begin, end, p.k, gate);
-    dot_groups<Form>(a.data[matmul_weight(1)], t, begin, end, p.k, up);
+    dot_groups(form, a.data[matmul_weight(0)], t, begin, end, p.k, gate);
+    dot_groups(form, a.data[matmul_weight(1)], t, begin, end, p.k, up);
     for (std::size_t i = 0; i < (end - begin) * t.m; ++i) {
       const std::size_t column = 16 * (begin + i / t.m), count = p.n0 - column;
       const F y = gated(a, p, column, gate + 16 * i, up + 16 * i);
@@ -174,17 +182,17 @@ void gated_matmul(const KernelArgs& a, const MatmulParams& p) noexcept {
 }
 
 // The same with the output as q8a, in blocks of two groups.
-template <class Form>
-void gated_matmul_q(const KernelArgs& a, const MatmulParams& p) noexcept {
+OP_NOINLINE void gated_matmul_q(const Kernel& form, const KernelArgs& a,
+                                const MatmulParams& p) noexcept {
   alignas(64) float gate[2 * 16 * matmul_packed_block_m];
   alignas(64) float up[2 * 16 * matmul_packed_block_m];
   Tile t;
-  open_tile<Form>(a, p.m, p.k, p.n0 / 32, t);
+  open_tile(form, a, p.m, p.k, p.n0 / 32, t);
   const std::size_t per_turn = pieces_per_turn(t);
   for (std::size_t begin = t.begin; begin < t.end; begin += per_turn) {
     const std::size_t end = t.end - begin < per_turn ? t.end : begin + per_turn;
-    dot_groups<Form>(a.data[matmul_weight(0)], t, 2 * begin, 2 * end, p.k, gate);
-    dot_groups<Form>(a.data[matmul_weight(1)], t, 2 * begin, 2 * end, p.k, up);
+    dot_groups(form, a.data[matmul_weight(0)], t, 2 * begin, 2 * end, p.k, gate);
+    dot_groups(form, a.data[matmul_weight(1)], t, 2 * begin, 2 * end, p.k, up);
     for (std::size_t b = begin; b < end; ++b) {
       for (std::size_t r = 0; r < t.m; ++r) {
         const std::size_t first = 16 * (2 * (b - begin) * t.m + r), second = first + 16 * t.m;
@@ -200,9 +208,9 @@ void gated_matmul_q(const KernelArgs& a, const MatmulParams& p) noexcept {
 template <class Form>
 void matmul(const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulParams*>(a.params);
-  if ((p.form & form_product) == 0) return parts_matmul<Form>(a, p);
-  if ((p.form & form_quantized) == 0) return gated_matmul<Form>(a, p);
-  gated_matmul_q<Form>(a, p);
+  if ((p.form & form_product) == 0) return parts_matmul(kernel_of<Form>, a, p);
+  if ((p.form & form_quantized) == 0) return gated_matmul(kernel_of<Form>, a, p);
+  gated_matmul_q(kernel_of<Form>, a, p);
 }
 
 // Products of up to 64 pairs with one expert's groups; the rows of out are those of the pairs.
@@ -212,13 +220,12 @@ struct Pairs {
   const std::byte* rows[max];
   float* out[max];
 };
-template <class Form>
-OP_NOINLINE void run_pairs(const std::byte* weights, const Pairs& pairs, std::size_t begin,
-                           std::size_t end, std::size_t n, std::size_t k) {
+OP_NOINLINE void run_pairs(const Kernel& form, const std::byte* weights, const Pairs& pairs,
+                           std::size_t begin, std::size_t end, std::size_t n, std::size_t k) {
   alignas(64) float acc[16 * Pairs::max];
-  const std::size_t group_bytes = quant::r16::group_bytes<Form>(k);
+  const std::size_t group_bytes = form.group_bytes(k);
   for (std::size_t g = begin; g < end; ++g) {
-    dot_rows<Form>(weights + g * group_bytes, pairs.rows, pairs.count, k, acc);
+    form.dot_rows(weights + g * group_bytes, pairs.rows, pairs.count, k, acc);
     const std::size_t column = 16 * g, count = n - column;
     for (std::size_t r = 0; r < pairs.count; ++r) {
       if (count >= 16) {
@@ -230,8 +237,7 @@ OP_NOINLINE void run_pairs(const std::byte* weights, const Pairs& pairs, std::si
   }
 }
 
-template <class Form>
-void matmul_id(const KernelArgs& a) noexcept {
+OP_NOINLINE void pairs_matmul(const Kernel& form, const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulIdParams*>(a.params);
   const std::size_t n = p.product.n0, k = p.product.k, pairs = p.product.m;
   const std::size_t blocks_n = a.launch->grid[0];
@@ -239,8 +245,8 @@ void matmul_id(const KernelArgs& a) noexcept {
   const std::size_t groups = groups_of(n);
   const std::size_t begin = groups * i / blocks_n, end = groups * (i + 1) / blocks_n;
   const std::size_t last = 16 * end < n ? 16 * end : n;
-  const std::size_t row_bytes = row_bytes_of(Form::quantized, k);
-  const std::size_t expert_bytes = groups * quant::r16::group_bytes<Form>(k);
+  const std::size_t row_bytes = row_bytes_of(form.quantized, k);
+  const std::size_t expert_bytes = groups * form.group_bytes(k);
   const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[matmul_ids]);
   const std::size_t n_bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
   const bool by_expert = pairs > n_bound;
@@ -265,13 +271,18 @@ void matmul_id(const KernelArgs& a) noexcept {
         a.data[matmul_x] + (p.pair_rows != 0 ? pair : pair / p.used) * row_bytes;
     chosen.out[chosen.count++] = out;
     if (chosen.count == Pairs::max) {
-      run_pairs<Form>(a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
+      run_pairs(form, a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
       chosen.count = 0;
     }
   }
   if (chosen.count > 0) {
-    run_pairs<Form>(a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
+    run_pairs(form, a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
   }
+}
+
+template <class Form>
+void matmul_id(const KernelArgs& a) noexcept {
+  pairs_matmul(kernel_of<Form>, a);
 }
 
 #define OP_TEXT_(x) #x
