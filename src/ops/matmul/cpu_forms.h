@@ -166,6 +166,55 @@ struct Symmetric {
   }
 };
 
+// Of base-3 digits. Digit n of a byte q is (3 q_n - q_(n + 1)) / 256 where q_0 is q and q_(n + 1) is
+// 3 q_n modulo 256: with one or two rows of x the products with these bytes cost less than the
+// digits where products of whole bytes are fast.
+template <class Packed>
+struct Ternary : Symmetric<Packed, Trits, 1> {
+  using Digits = Symmetric<Packed, Trits, 1>;
+
+  // The bytes of vectors V, V + 1, ... and those that follow them.
+  template <std::size_t V, std::size_t... I>
+  static OP_INLINE void unpack(const std::byte* p, B& q, Numbers& now, Numbers& next,
+                               std::index_sequence<I...>) {
+    ((q = (V + I) % 5 == 0 ? Simd::load_b(p + 64 * ((V + I) / 5)) : q, now.v[I] = q,
+      q = Simd::add_b(q, Simd::add_b(q, q)), next.v[I] = q),
+     ...);
+  }
+  static OP_INLINE void step(F d, const Numbers& now, const Numbers& next, const std::byte* x,
+                             const std::byte* tail, F& acc) {
+    const I a = dot32<8>(Simd::set1_i(0), now, x), b = dot32<8>(Simd::set1_i(0), next, x);
+    const I digits = Simd::sra<8>(Simd::sub(Simd::add(a, Simd::add(a, a)), b));
+    const I s = Simd::add(digits, Simd::pair_dot(tail + 4, Simd::pair(-1, -1)));
+    acc = Simd::fma(Simd::to_float(s), Simd::mul(d, Simd::set1(float_at(tail))), acc);
+  }
+  template <std::size_t Sub, std::size_t... J>
+  static OP_INLINE void block(const std::byte* w, const std::byte* const* x,
+                              const std::byte* const* tails, F d, B& q, F* sums) {
+    Numbers now, next;
+    unpack<8 * Sub>(w + Packed::numbers, q, now, next, std::make_index_sequence<8>());
+    (step(d, now, next, x[J] + 32 * Sub, tails[J] + 8 * Sub, sums[J]), ...);
+    if constexpr (Sub < 7) block<Sub + 1, J...>(w, x, tails, d, q, sums);
+  }
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    if constexpr (sizeof...(J) > 2 || !Simd::dots_bytes) {
+      Digits::template dot<J...>(w, rows, k, acc);
+    } else {
+      F sums[] = {((void)J, Simd::zero())...};
+      for (std::size_t b = 0; b < k / 32; b += 8, w += Packed::bytes) {
+        prefetch<Packed::bytes>(w);
+        const std::byte* const x[] = {rows[J] + 32 * b...};
+        const std::byte* const tails[] = {rows[J] + k + 8 * b...};
+        B q = Simd::load_b(w + Packed::numbers);
+        block<0, J...>(w, x, tails, Simd::load_f16(w + Packed::scales), q, sums);
+      }
+      (Simd::store(acc + 16 * J, sums[J]), ...);
+    }
+  }
+};
+
 // value = d * scale * number - dmin * minimum; sum is dx * (sum of x)
 template <class Packed, int Bits>
 struct KForm {
@@ -375,7 +424,7 @@ struct FormOfFamily<Packed, quant::SymmetricFamily<Bits, Zero>>
 template <class Packed>
 struct FormOfFamily<Packed, quant::SignFamily> : Symmetric<Packed, Plain<1, 1>, 1> {};
 template <class Packed>
-struct FormOfFamily<Packed, quant::TernaryFamily> : Symmetric<Packed, Trits, 1> {};
+struct FormOfFamily<Packed, quant::TernaryFamily> : Ternary<Packed> {};
 template <class Packed, const quant::Codebook& book, class Scale>
 struct FormOfFamily<Packed, quant::CodebookFamily<book, Scale>>
     : Symmetric<Packed, LookedUp<book>, book.zero, Scale> {};

@@ -25,6 +25,7 @@ struct Simd {
     __m256 a, b;
   };
   static constexpr int max_rows = 4;
+  static constexpr bool dots_bytes = false;
 
   static OP_INLINE F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static OP_INLINE F set1(float x) {

@@ -27,6 +27,7 @@ struct Simd {
     __mmask16 v;
   };
   static constexpr int max_rows = 8;
+  static constexpr bool dots_bytes = true;
 
   static OP_INLINE __mmask16 first(std::size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 

@@ -18,7 +18,8 @@ struct Simd {
   struct M {
     bool v[16];
   };
-  static constexpr int max_rows = 4;  // rows of x a product keeps in registers
+  static constexpr int max_rows = 4;         // rows of x a product keeps in registers
+  static constexpr bool dots_bytes = false;  // dot16<8> is as fast as with fewer bits
 
 #define OP_LANES for (int i = 0; i < 16; ++i)
   static F zero() { return F{}; }

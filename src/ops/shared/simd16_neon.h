@@ -26,6 +26,7 @@ struct Simd {
     uint32x4_t v[4];
   };
   static constexpr int max_rows = 4;
+  static constexpr bool dots_bytes = false;
 
 #define OP_EACH(f)             \
   {                            \
