@@ -123,9 +123,10 @@ Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource
                                         const StoredAffine& stored, Format type,
                                         std::uint64_t first_row, std::uint32_t rows,
                                         std::uint32_t cols) {
-  const std::uint64_t row_bytes[] = {std::uint64_t{cols} * stored.format.bits / 8,
-                                     std::uint64_t{cols} / stored.format.group_size * 2,
-                                     std::uint64_t{cols} / stored.format.group_size * 2};
+  const std::uint64_t scale_bytes =
+      std::uint64_t{cols} / stored.format.group_size * info(*stored.scales.dtype).block_bytes;
+  const std::uint64_t row_bytes[] = {std::uint64_t{cols} * stored.format.bits / 8, scale_bytes,
+                                     scale_bytes};
   const StoredTensor* parts[] = {&stored.weight, &stored.scales, &stored.biases};
   const std::uint64_t step =
       std::max<std::uint64_t>(1, step_bytes / row_bytes[0] / quant::group_rows) * quant::group_rows;

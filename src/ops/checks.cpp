@@ -9,14 +9,18 @@
 namespace onepass::ops {
 namespace {
 
-std::string type_names(TypeSet set) {
-  std::string text;
+std::string type_names(const TypeSet& set) {
+  const bool packed = set.packed != decltype(set.packed){};
+  std::string text, last;
   for (unsigned i = 0; i < static_cast<unsigned>(DType::count_); ++i) {
-    if ((set.rows >> i & 1u) == 0) continue;
-    if (!text.empty()) text += (set.rows >> i) == 1u && set.packed == 0 ? " or " : ", ";
-    text += name(static_cast<DType>(i));
+    const auto type = static_cast<DType>(i);
+    if (!set.has(type)) continue;
+    if (!last.empty()) text += (text.empty() ? "" : ", ") + last;
+    last = name(type);
   }
-  if (set.packed != 0) text += " or packed weights";
+  if (!text.empty()) text += packed ? ", " : " or ";
+  text += last;
+  if (packed) text += " or packed weights";
   return text;
 }
 

@@ -6,6 +6,7 @@
 //   if (c.failed()) return;
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <new>
 #include <string>
@@ -18,20 +19,25 @@ namespace onepass::ops {
 
 // A set of formats, one bit per type: of rows, and of packed layouts.
 struct TypeSet {
-  std::uint64_t rows = 0, packed = 0;
+  std::array<std::uint64_t, 2> rows{}, packed{};
 
   constexpr bool has(Format f) const noexcept {
-    return f.type < DType::count_ &&
-           ((is_packed(f) ? packed : rows) >> static_cast<unsigned>(f.type) & 1u) != 0;
+    const auto i = static_cast<unsigned>(f.type);
+    return f.type < DType::count_ && ((is_packed(f) ? packed : rows)[i / 64] >> i % 64 & 1u) != 0;
   }
-  friend constexpr TypeSet operator|(TypeSet a, TypeSet b) noexcept {
-    return {a.rows | b.rows, a.packed | b.packed};
+  friend constexpr TypeSet operator|(TypeSet a, const TypeSet& b) noexcept {
+    for (unsigned i = 0; i < 2; ++i) a.rows[i] |= b.rows[i], a.packed[i] |= b.packed[i];
+    return a;
   }
 };
-static_assert(static_cast<unsigned>(DType::count_) <= 64);
+static_assert(static_cast<unsigned>(DType::count_) <= 128);
 template <class... T>
 constexpr TypeSet types(T... list) noexcept {
-  return {(std::uint64_t{0} | ... | (std::uint64_t{1} << static_cast<unsigned>(list))), 0};
+  TypeSet set;
+  for (const unsigned i : {static_cast<unsigned>(list)...}) {
+    set.rows[i / 64] |= std::uint64_t{1} << i % 64;
+  }
+  return set;
 }
 inline constexpr TypeSet row_types = types(DType::f32, DType::f16, DType::bf16);
 inline constexpr TypeSet weight_types = row_types | types(DType::q4_0, DType::q8_0);
@@ -48,7 +54,7 @@ inline constexpr TypeSet block_types = TypeSet{}
 inline constexpr TypeSet unpacked_types = plain_types | block_types | types(DType::q8a);
 inline constexpr TypeSet packed_types = TypeSet{}
 #define LAYOUT(type, layout, elements, bytes, Form) \
-  | TypeSet { 0, types(DType::type).rows }
+  | TypeSet { {}, types(DType::type).rows }
 #include "onepass/tables/formats.def"
 ;
 

@@ -9,11 +9,9 @@
 namespace onepass::quant {
 
 // Which of them there are.
-OP_FN bool is_affine_bits(std::uint32_t n) {
-  return n == 2 || n == 3 || n == 4 || n == 6 || n == 8;
-}
+OP_FN bool is_affine_bits(std::uint32_t n) { return (n >= 2 && n <= 6) || n == 8; }
 OP_FN bool is_affine_group(std::uint32_t size) { return size == 32 || size == 64 || size == 128; }
-inline constexpr char affine_bits_names[] = "2, 3, 4, 6 or 8";
+inline constexpr char affine_bits_names[] = "2, 3, 4, 5, 6 or 8";
 inline constexpr char affine_group_names[] = "32, 64 or 128";
 
 // 8 numbers of Bits bits from Bits bytes.
@@ -89,38 +87,71 @@ OP_FN AffineGroup affine_quantize(int bits, const float* x, int n, std::uint8_t*
   return g;
 }
 
-// Layout r16: two times 32 numbers of N bits; scales and biases as the file has them.
-template <int N, class HalfT>
+// Layout r16: Group numbers of N bits, 32 after 32; scales and biases as the file has them.
+template <int N, class NumberT, std::size_t Group = 64>
 struct PackedAffine {
-  using Family = AffineFamily<N, HalfT>;
-  using Half = HalfT;
+  using Number = NumberT;
+  using Bits = typename Number::Bits;
+  using Family = AffineFamily<N, Number>;
   static constexpr int bits = N;
-  static constexpr std::size_t elements = 64, scales = 0, biases = 32, numbers = 64;
-  static constexpr std::size_t sub_bytes = 64 * N, bytes = 64 + 2 * sub_bytes;
+  static constexpr std::size_t elements = Group, scales = 0, biases = 16 * sizeof(Bits);
+  static constexpr std::size_t numbers = 2 * biases, sub_bytes = 64 * N;
+  static constexpr std::size_t bytes = numbers + Group / 32 * sub_bytes;
 
-  // stream: 8 N bytes of the row's bits
-  static void put(const std::uint8_t* stream, std::uint16_t scale, std::uint16_t bias,
-                  std::size_t r, std::byte* dst) {
-    std::memcpy(dst + scales + 2 * r, &scale, 2);
-    std::memcpy(dst + biases + 2 * r, &bias, 2);
-    for (std::size_t k = 0; k < 64; ++k) {
+  // stream: the bytes of a row from the first number of the group on
+  static void put(const std::uint8_t* stream, Bits scale, Bits bias, std::size_t r,
+                  std::byte* dst) {
+    std::memcpy(dst + scales + sizeof(Bits) * r, &scale, sizeof(Bits));
+    std::memcpy(dst + biases + sizeof(Bits) * r, &bias, sizeof(Bits));
+    for (std::size_t k = 0; k < Group; k += 8) {
+      std::uint64_t word = 0;  // 8 numbers fill N bytes
+      for (int j = 0; j < N; ++j) {
+        word |= static_cast<std::uint64_t>(stream[k / 8 * N + static_cast<std::size_t>(j)])
+                << (8 * j);
+      }
       std::uint8_t* vectors = r16::at(dst, numbers + sub_bytes * (k / 32));
-      r16::put<N>(vectors, r, k % 32, N == 4 ? stream[k / 2] >> 4 * (k % 2) & 15 : stream[k]);
+      for (std::size_t j = 0; j < 8; ++j) {
+        const auto q = static_cast<int>(word >> (N * j) & ((1u << N) - 1u));
+        r16::put<N>(vectors, r, k % 32 + j, q);
+      }
     }
   }
+  static float number_at(const std::byte* src, std::size_t offset, std::size_t r) {
+    Bits number;
+    std::memcpy(&number, src + offset + sizeof(Bits) * r, sizeof(Bits));
+    return Number::value(number);
+  }
   static void get(const std::byte* src, std::size_t r, float* out) {
-    const float scale = Half::value(r16::half_at(src, scales, r));
-    const float bias = Half::value(r16::half_at(src, biases, r));
-    for (std::size_t k = 0; k < 64; ++k) {
+    const float scale = number_at(src, scales, r), bias = number_at(src, biases, r);
+    for (std::size_t k = 0; k < Group; ++k) {
       const std::uint8_t* vectors = r16::at(src, numbers + sub_bytes * (k / 32));
       out[k] = static_cast<float>(r16::get<N>(vectors, r, k % 32)) * scale + bias;
     }
   }
 };
-using PackedA4F16 = PackedAffine<4, F16Bits>;
-using PackedA4BF16 = PackedAffine<4, BF16Bits>;
-using PackedA8F16 = PackedAffine<8, F16Bits>;
-using PackedA8BF16 = PackedAffine<8, BF16Bits>;
+
+// By the names of the types.
+namespace affine {
+#define AFFINE(bits)                                         \
+  using a##bits##_f32 = PackedAffine<bits, F32Bits>;         \
+  using a##bits##_f16 = PackedAffine<bits, F16Bits>;         \
+  using a##bits##_bf16 = PackedAffine<bits, BF16Bits>;       \
+  using a##bits##_f32_g32 = PackedAffine<bits, F32Bits, 32>; \
+  using a##bits##_f16_g32 = PackedAffine<bits, F16Bits, 32>; \
+  using a##bits##_bf16_g32 = PackedAffine<bits, BF16Bits, 32>;
+AFFINE(2)
+AFFINE(3)
+AFFINE(4)
+AFFINE(5)
+AFFINE(6)
+AFFINE(8)
+#undef AFFINE
+using a2_f32_g128 = PackedAffine<2, F32Bits, 128>;
+using a2_f16_g128 = PackedAffine<2, F16Bits, 128>;
+using a2_bf16_g128 = PackedAffine<2, BF16Bits, 128>;
+using a3_f32_g128 = PackedAffine<3, F32Bits, 128>;
+using a4_f32_g128 = PackedAffine<4, F32Bits, 128>;
+}  // namespace affine
 
 }  // namespace onepass::quant
 

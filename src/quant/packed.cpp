@@ -90,25 +90,26 @@ void pack_rows(std::uint64_t rows, std::uint64_t cols, const std::byte* src, std
 template <class Form, class Layout>
 void pack_affine_rows(const AffineRows& from, std::uint64_t rows, std::uint64_t cols,
                       std::byte* dst) {
+  using Bits = typename Form::Number::Bits;
   const std::uint64_t row_bytes = cols * from.bits / 8, groups = cols / from.group_size;
-  const auto half = [](std::span<const std::byte> halves, std::uint64_t i) {
-    std::uint16_t bits;
-    std::memcpy(&bits, halves.data() + 2 * i, 2);
+  const auto number = [](std::span<const std::byte> numbers, std::uint64_t i) {
+    Bits bits;
+    std::memcpy(&bits, numbers.data() + sizeof(bits) * i, sizeof(bits));
     return bits;
   };
   for (std::uint64_t row = 0; row < rows; ++row) {
-    for (std::uint64_t b = 0; b < cols / 64; ++b) {
-      const std::uint64_t g = row * groups + 64 * b / from.group_size;
+    for (std::uint64_t b = 0; b < cols / Form::elements; ++b) {
+      const std::uint64_t g = row * groups + Form::elements * b / from.group_size;
       const auto* stream = reinterpret_cast<const std::uint8_t*>(from.weight.data()) +
-                           row * row_bytes + b * 8 * from.bits;
-      Layout::put(dst, row, cols, b, stream, half(from.scales, g), half(from.biases, g));
+                           row * row_bytes + b * Form::elements * from.bits / 8;
+      Layout::put(dst, row, cols, b, stream, number(from.scales, g), number(from.biases, g));
     }
   }
 }
 
 template <class Form>
 concept Affine = requires {
-  typename Form::Half;
+  typename Form::Number;
 };
 
 template <class Form, class Layout>
@@ -150,13 +151,14 @@ Status expect_bytes(const char* what, std::uint64_t got, std::optional<std::uint
 
 }  // namespace
 
-std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size,
-                                 DType scale_type) noexcept {
-  if (group_size != 64 && group_size != 128) return std::nullopt;
-  if (bits == 4 && scale_type == DType::f16) return DType::a4_f16;
-  if (bits == 4 && scale_type == DType::bf16) return DType::a4_bf16;
-  if (bits == 8 && scale_type == DType::f16) return DType::a8_f16;
-  if (bits == 8 && scale_type == DType::bf16) return DType::a8_bf16;
+std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size, DType scale_type) {
+  if (!is_affine_group(group_size)) return std::nullopt;
+  for (const std::uint32_t elements : {128u, 64u, 32u}) {
+    if (group_size % elements != 0) continue;
+    std::string text = "a" + std::to_string(bits) + "_" + name(scale_type);
+    if (elements != 64) text += "_g" + std::to_string(elements);
+    if (const std::optional<DType> type = dtype_from_name(text)) return type;
+  }
   return std::nullopt;
 }
 
@@ -202,7 +204,8 @@ Status pack_affine(const AffineRows& from, Format to, std::uint64_t rows, std::u
                            rows, cols * from.bits / 32));
   const std::uint64_t groups = cols / from.group_size;
   for (std::span<const std::byte> part : {from.scales, from.biases}) {
-    ONEPASS_TRY(expect_bytes("scales or biases", part.size(), rows * groups * 2, from.scale_type,
+    ONEPASS_TRY(expect_bytes("scales or biases", part.size(),
+                             rows * groups * info(from.scale_type).block_bytes, from.scale_type,
                              rows, groups));
   }
   std::fill_n(dst.begin(), static_cast<std::ptrdiff_t>(*need), std::byte{0});

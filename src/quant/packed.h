@@ -15,10 +15,8 @@ namespace onepass::quant {
 
 inline constexpr std::size_t group_rows = 16;
 
-// The type of MLX affine weights whose packed layouts there are: 4 or 8 bits, groups of 64 or 128,
-// scales f16 or bf16.
-std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size,
-                                 DType scale_type) noexcept;
+// The type of such MLX affine weights (quant/affine.h) in packed layouts; scales f32, f16 or bf16.
+std::optional<DType> affine_type(std::uint32_t bits, std::uint32_t group_size, DType scale_type);
 
 // Packs rows of the format's type, as they are in a file. A matrix may be packed in parts of 16
 // rows: what n rows need lies storage_bytes(to, n, cols) bytes after the start. A scale other than

@@ -62,8 +62,9 @@ struct FineKFamily {};
 // value = scale * (number - Zero): signed bytes as scales per 16 values, d per 256
 template <int Bits, int Zero>
 struct FineFamily {};
-// value = scale * number + bias, both per block of 32 or 64 values
-template <int Bits, class Half>
+// value = scale * number + bias, both per block of 32, 64 or 128 values: numbers of the type at the
+// block's begin, scales first
+template <int Bits, class Number>
 struct AffineFamily {};
 // plain numbers; x stays f32
 template <class Number>

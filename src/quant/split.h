@@ -176,9 +176,9 @@ struct SplitQ6_K : SplitLayout {
   }
 };
 
-template <int Bits, class HalfT>
+template <int Bits, class NumberT>
 struct SplitAffine : SplitLayout {
-  using Half = HalfT;
+  using Number = NumberT;
   static constexpr int bits = Bits;
   static constexpr std::uint32_t elements = 64, bytes = 8 * Bits + 4;
   static OP_FN std::uint64_t numbers(std::uint64_t k, std::uint64_t r) {
@@ -191,7 +191,7 @@ struct SplitAffine : SplitLayout {
                         std::uint64_t b, float* out) {
     const std::uint8_t* q = group + numbers(k, r) + 4 * Bits * b;
     const std::uint8_t* s = group + scales(k, r) + b / 2 * 4;
-    const float scale = Half::value(u16(s)), bias = Half::value(u16(s + 2));
+    const float scale = Number::value(u16(s)), bias = Number::value(u16(s + 2));
     for (std::uint32_t e = 0; e < 32; ++e) {
       const int number = Bits == 4 ? nibble(q, e) : static_cast<std::int8_t>(q[e]) + 128;
       out[e] = static_cast<float>(number) * scale + bias;

@@ -178,7 +178,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
     }
   }
   draw(cases, "affine", full ? 2000 : 300, [](Random& r, std::size_t i) {
-    const std::uint32_t bits = r.pick<std::uint32_t>({2, 3, 4, 6, 8});
+    const std::uint32_t bits = r.pick<std::uint32_t>({2, 3, 4, 5, 6, 8});
     const std::uint32_t group = r.pick<std::uint32_t>({32, 64, 128});
     const std::uint32_t variant = r.below(5);
     const std::uint32_t k = group * r.pick<std::uint32_t>({1, 2, 5});

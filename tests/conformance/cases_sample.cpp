@@ -367,7 +367,7 @@ void add_embed(Set set, std::vector<Case>& cases) {
     if (r.below(3) == 0) c.scale = 2.5f;
     if (i % 5 == 4) {
       c.format = float_types()[i / 5 % 3];
-      c.bits = r.pick<std::uint32_t>({2, 3, 4, 6, 8});
+      c.bits = r.pick<std::uint32_t>({2, 3, 4, 5, 6, 8});
       c.group = r.pick<std::uint32_t>({32, 64, 128});
       c.dim = c.group * r.pick<std::uint32_t>({1, 3});
     }

@@ -212,24 +212,17 @@ Weights random_weights(Random& random, DType format, std::size_t n_rows, std::si
 
 namespace {
 
-// Of MLX affine weights: bits, and the type of their scales.
+// Of MLX affine weights: bits and the type of their scales.
 struct Affine {
   std::uint32_t bits = 0;
   DType scales = DType::f32;
 };
+// Names are aBITS_SCALES or aBITS_SCALES_gGROUP.
 Affine affine_of(DType type) {
-  switch (type) {
-    case DType::a4_f16:
-      return {4, DType::f16};
-    case DType::a4_bf16:
-      return {4, DType::bf16};
-    case DType::a8_f16:
-      return {8, DType::f16};
-    case DType::a8_bf16:
-      return {8, DType::bf16};
-    default:
-      return {};
-  }
+  const std::string_view text = name(type);
+  if (info(type).ggml_id >= 0 || text[0] != 'a') return {};
+  const std::string_view scales = text.substr(3, text.find('_', 3) - 3);
+  return {static_cast<std::uint32_t>(text[1] - '0'), dtype_from_name(scales).value_or(DType::u8)};
 }
 
 void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }
@@ -245,7 +238,11 @@ Weights any_weights(Random& random, Format format, std::size_t n_groups, std::si
     const Affine affine = affine_of(format.type);
     Status status;
     if (affine.bits != 0) {
-      const std::uint32_t group_size = random.below(2) == 0 || n_cols % 128 != 0 ? 64 : 128;
+      std::uint32_t group_size = info(format).block_elements;
+      if (group_size == 64 && n_cols % 128 == 0 && random.below(2) == 0 &&
+          quant::affine_type(affine.bits, 128, affine.scales) == format.type) {
+        group_size = 128;
+      }
       const AffineWeights w =
           random_affine(random, affine.scales, n_rows, n_cols, affine.bits, group_size);
       status =

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "folder_writer.h"
@@ -114,7 +116,7 @@ const RandomModelOptions wide{.dim = 128, .ffn = 192};
 const Variant variants[] = {
     {"llama", {}, {}},
     {"llama_bf16_sharded", {}, {.dtype = "BF16", .shards = 3}, 1e-4, false},
-    {"llama_affine", wide, {.bits = 4, .group_size = 64}, 1e-5, false},
+    {"llama_affine", wide, {.bits = 4, .group_size = 64}, 3e-3, false},
     {"llama_affine_overrides",
      {.dim = 128, .ffn = 192, .tied = true},
      {.dtype = "F16",
@@ -168,11 +170,14 @@ TEST(Convert, PublishedFolders) {
     const std::string back = (target.path() / "back").string();
     const auto there = llm::folder_to_gguf(in, gguf, {.mix = find_mix("f32")});
     ASSERT_TRUE(there) << there.error().to_string();
-    const std::vector<double> expected = logits_of(in);
-    EXPECT_LE(distance(logits_of(gguf), expected), 1e-9);
+    const std::vector<double> expected = logits_of(in), floats = logits_of(gguf);
+    // Quantized weights are multiplied with rounded activations, f32 ones are not.
+    std::ifstream config(entry.path() / "config.json");
+    const std::string text{std::istreambuf_iterator<char>(config), {}};
+    EXPECT_LE(distance(floats, expected), text.find("\"quantization\"") != text.npos ? 1e-3 : 1e-9);
     const auto again = llm::gguf_to_folder(gguf, back, {});
     ASSERT_TRUE(again) << again.error().to_string();
-    EXPECT_LE(distance(logits_of(back), expected), 1e-9);
+    EXPECT_LE(distance(logits_of(back), floats), 1e-9);
     ++folders;
   }
   EXPECT_GE(folders, 6);
@@ -212,7 +217,7 @@ TEST(Convert, RefusesWhatTheOtherSideCannotSay) {
   refuse({.fused_qkv = true}, "fused rows in pairs");
   const TempFile file(RandomModel({}).writer.finish());
   EXPECT_FALSE(llm::gguf_to_folder(file.path(), out, {.type = DType::q8_0}));
-  EXPECT_FALSE(llm::gguf_to_folder(file.path(), out, {.bits = 5}));
+  EXPECT_FALSE(llm::gguf_to_folder(file.path(), out, {.bits = 7}));
   EXPECT_FALSE(llm::gguf_to_folder(file.path(), out, {.bits = 4, .group_size = 48}));
 
   // A tensor that nobody asked for.

@@ -58,15 +58,17 @@ TEST(GoldenFolders, LogitsAndGreedyTokens) {
       mean += static_cast<double>(x) / static_cast<double>(logits.size());
       squares += static_cast<double>(x) * static_cast<double>(x);
     }
-    EXPECT_NEAR(mean, json["mean"].number().value(), 1e-6);
+    // Products with quantized weights round activations to 8 bits.
+    const bool rounded = is_block_format(model->weights().layers[0].q.weight.dtype);
+    EXPECT_NEAR(mean, json["mean"].number().value(), rounded ? 1e-3 : 1e-6);
     EXPECT_NEAR(std::sqrt(squares / static_cast<double>(logits.size())),
-                json["rms"].number().value(), 1e-6);
+                json["rms"].number().value(), rounded ? 1e-3 : 1e-6);
     for (const io::Json entry : json["top"].items()) {
       auto part = entry.items().begin();
       const double got = static_cast<double>(logits[(*part).integer().value()]);
       worst = std::max(worst, std::abs(got - (*++part).number().value()));
     }
-    EXPECT_LE(worst, 5e-6);
+    EXPECT_LE(worst, rounded ? 5e-3 : 5e-6);
     std::cout << "[ GOLDEN   ] " << name << " top 10 within " << worst << "\n";
     for (const io::Json id : json["greedy"].items()) {
       ASSERT_EQ(d.greedy().value(), id.integer().value());
@@ -154,12 +156,13 @@ const FolderVariant folder_variants[] = {
      {.rope_scale = 4.0f, .yarn = true, .original_context = 16},
      {.extra = "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
                "\"original_max_position_embeddings\": 16},"}},
-    {"affine_2_bits", wide, {.bits = 2, .group_size = 32}},
-    {"affine_3_bits", wide, {.bits = 3, .group_size = 32}},
-    {"affine_4_bits_f32", wide, {.bits = 4, .group_size = 64}},
+    {"affine_2_bits", wide, {.bits = 2, .group_size = 32}, 0.0},
+    {"affine_3_bits", wide, {.bits = 3, .group_size = 32}, 0.0},
+    {"affine_4_bits_f32", wide, {.bits = 4, .group_size = 64}, 0.0},
+    {"affine_5_bits", wide, {.dtype = "BF16", .bits = 5, .group_size = 64}, 0.0},
     {"affine_4_bits_f16", wide, {.dtype = "F16", .bits = 4, .group_size = 64}, 0.0},
     {"affine_4_bits_bf16", wide, {.dtype = "BF16", .bits = 4, .group_size = 64}, 0.0},
-    {"affine_6_bits", wide, {.dtype = "F16", .bits = 6, .group_size = 32}},
+    {"affine_6_bits", wide, {.dtype = "F16", .bits = 6, .group_size = 32}, 0.0},
     {"affine_8_bits_f16", wide, {.dtype = "F16", .bits = 8, .group_size = 64}, 0.0},
     {"affine_8_bits_128",
      {.dim = 128, .heads = 8, .ffn = 256},
@@ -170,7 +173,8 @@ const FolderVariant folder_variants[] = {
      {.bits = 4,
       .group_size = 64,
       .plain_module = "model.layers.1.mlp.up_proj",
-      .other_module = "model.layers.0.self_attn.q_proj"}},
+      .other_module = "model.layers.0.self_attn.q_proj"},
+     0.0},
 };
 INSTANTIATE_TEST_SUITE_P(Llm, Folders, testing::ValuesIn(folder_variants),
                          [](const auto& i) { return std::string(i.param.name); });
@@ -251,7 +255,7 @@ const BadConfig bad_configs[] = {
      "\"partial_rotary_factor\": 0.5"},
     {"activation", unsupported, "hidden_act", "\"pad\": []", "\"hidden_act\": \"relu\""},
     {"experts", unsupported, "num_local_experts", "\"pad\": []", "\"num_local_experts\": 8"},
-    {"bits_5", unsupported, "quantization.bits", "\"bits\": 4", "\"bits\": 5"},
+    {"bits_7", unsupported, "quantization.bits", "\"bits\": 4", "\"bits\": 7"},
     {"bits_missing", not_found, "quantization.bits", "\"bits\": 4,", ""},
     {"group_16", unsupported, "quantization.group_size", "\"group_size\": 64",
      "\"group_size\": 16"},

@@ -68,21 +68,23 @@ TEST(Embed, PackedRows) {
 }
 
 TEST(Embed, PackedAffineRows) {
-  for (std::uint32_t bits : {4u, 8u}) {
-    for (DType type : {DType::f16, DType::bf16}) {
-      const std::uint32_t dim = 192;
-      const AffineMatrix m = random_affine(bits, 64, type, vocab, dim, 3);
-      const Format packed{quant::affine_type(bits, 64, type).value(), Layout::r16};
-      std::vector<std::byte> bytes(storage_bytes(packed, vocab, dim).value());
-      ASSERT_TRUE(quant::pack_affine(m.rows(), packed, vocab, dim, bytes));
-      expect_embeds(packed, dim, bytes, m.values);
+  for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
+    for (std::uint32_t group : {32u, 64u, 128u}) {
+      for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+        const std::uint32_t dim = 384;
+        const AffineMatrix m = random_affine(bits, group, type, vocab, dim, 3);
+        const Format packed{quant::affine_type(bits, group, type).value(), Layout::r16};
+        std::vector<std::byte> bytes(storage_bytes(packed, vocab, dim).value());
+        ASSERT_TRUE(quant::pack_affine(m.rows(), packed, vocab, dim, bytes));
+        expect_embeds(packed, dim, bytes, m.values);
+      }
     }
   }
 }
 
 TEST(EmbedAffine, EveryWidthGroupAndScaleType) {
   const std::uint32_t dim = 256;
-  for (std::uint32_t bits : {2u, 3u, 4u, 6u, 8u}) {
+  for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
     for (std::uint32_t group : {32u, 64u, 128u}) {
       for (DType type : {DType::f32, DType::f16, DType::bf16}) {
         const Stored scales = store(type, random_floats(vocab * dim / group, 1, 0.1f));
@@ -127,7 +129,7 @@ TEST(EmbedAffine, ParamsThatDoNotFit) {
     return !run.launch_status().has_value();
   };
   EXPECT_FALSE(refused(128, 4, 64));
-  EXPECT_TRUE(refused(128, 5, 64));
+  EXPECT_TRUE(refused(128, 7, 64));
   EXPECT_TRUE(refused(128, 4, 0));
   EXPECT_TRUE(refused(128, 4, 48));
   EXPECT_TRUE(refused(96, 4, 64));

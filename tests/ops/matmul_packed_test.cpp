@@ -32,10 +32,11 @@ std::vector<Weights> every_format(std::uint32_t n, std::uint32_t k, unsigned see
     all.push_back(
         {Format{native, Layout::r16}, pack_matrix(native, n, k, m.bytes), std::move(m.values)});
   }
-  for (std::uint32_t bits : {4u, 8u}) {
-    for (DType type : {DType::f16, DType::bf16}) {
-      AffineMatrix m = random_affine(bits, 64, type, n, k, seed);
-      const Format packed{quant::affine_type(bits, 64, type).value(), Layout::r16};
+  for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      const std::uint32_t group = 32 << bits % 2;
+      AffineMatrix m = random_affine(bits, group, type, n, k, seed);
+      const Format packed{quant::affine_type(bits, group, type).value(), Layout::r16};
       std::vector<std::byte> p(storage_bytes(packed, n, k).value());
       EXPECT_TRUE(quant::pack_affine(m.rows(), packed, n, k, p).has_value());
       all.push_back({packed, std::move(p), std::move(m.values)});
@@ -266,9 +267,10 @@ TEST(MatmulPacked, ManyRowsAndShortBlocks) {
       all.push_back(
           {Format{native, Layout::r16}, pack_matrix(native, n, k, r.bytes), std::move(r.values)});
     }
-    for (std::uint32_t bits : {4u, 8u}) {
-      AffineMatrix a = random_affine(bits, 64, DType::bf16, n, k, k);
-      const Format packed{quant::affine_type(bits, 64, DType::bf16).value(), Layout::r16};
+    for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
+      const std::uint32_t group = k % 64 == 0 ? 64 : 32;
+      AffineMatrix a = random_affine(bits, group, DType::bf16, n, k, k);
+      const Format packed{quant::affine_type(bits, group, DType::bf16).value(), Layout::r16};
       std::vector<std::byte> p(storage_bytes(packed, n, k).value());
       ASSERT_TRUE(quant::pack_affine(a.rows(), packed, n, k, p).has_value());
       all.push_back({packed, std::move(p), std::move(a.values)});

@@ -105,7 +105,7 @@ std::vector<std::uint8_t> pack(const std::vector<std::uint32_t>& q, std::uint32_
 }
 
 TEST(MatmulAffine, EveryWidthGroupAndScaleType) {
-  for (std::uint32_t bits : {2u, 3u, 4u, 6u, 8u}) {
+  for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
     for (std::uint32_t group : {32u, 64u, 128u}) {
       for (DType type : {DType::f32, DType::f16, DType::bf16}) {
         for (Case c : {Case{1, 37, 128}, Case{35, 5, 640}}) {
@@ -208,7 +208,7 @@ TEST(Matmul, LaunchCountsWork) {
 TEST(MatmulAffine, LaunchRefusesUnknownWidths) {
   KernelRun run(Op::matmul_affine, DType::f32);
   const std::vector<float> x(1024);
-  run.params(ops::MatmulAffineParams{product(1, 1, 32), 5, 32}).in(x).in(x).out(4096);
+  run.params(ops::MatmulAffineParams{product(1, 1, 32), 7, 32}).in(x).in(x).out(4096);
   run.at(ops::matmul_scales).in(x).in(x);
   EXPECT_FALSE(run.launch_status().has_value());
   run.dispatch().set_params(ops::MatmulAffineParams{product(1, 1, 32), 4, 48});

@@ -222,12 +222,12 @@ TEST_F(DataOpChecks, EmbedAffine) {
                             .group_size = group};
   };
   expect_accepted([&](GraphSession& s) {
-    for (std::uint32_t bits : {2u, 3u, 4u, 6u, 8u}) {
+    for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
       for (std::uint32_t group : {32u, 64u, 128u}) ops::embed_affine(s, args(s, bits, group));
     }
   });
-  expect_invalid("embed_affine: bits is 5, expected 2, 3, 4, 6 or 8",
-                 [&](GraphSession& s) { ops::embed_affine(s, args(s, 5, 64)); });
+  expect_invalid("embed_affine: bits is 7, expected 2, 3, 4, 5, 6 or 8",
+                 [&](GraphSession& s) { ops::embed_affine(s, args(s, 7, 64)); });
   expect_invalid("embed_affine: group_size is 16",
                  [&](GraphSession& s) { ops::embed_affine(s, args(s, 4, 16)); });
   expect_invalid("embed_affine: weight has 16 words per row, 128 values of 8 bits need 32",

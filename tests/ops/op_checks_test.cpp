@@ -213,11 +213,11 @@ ops::MatmulAffine affine(GraphSession& s, std::uint32_t bits, std::uint32_t grou
 
 TEST_F(OpChecks, MatmulAffine) {
   expect_accepted([](GraphSession& s) {
-    for (std::uint32_t bits : {2u, 3u, 4u, 6u, 8u}) {
+    for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
       for (std::uint32_t group : {32u, 64u, 128u}) ops::matmul_affine(s, affine(s, bits, group));
     }
   });
-  expect_invalid("bits is 5", [](GraphSession& s) { ops::matmul_affine(s, affine(s, 5, 64)); });
+  expect_invalid("bits is 7", [](GraphSession& s) { ops::matmul_affine(s, affine(s, 7, 64)); });
   expect_invalid("group_size is 16",
                  [](GraphSession& s) { ops::matmul_affine(s, affine(s, 4, 16)); });
   expect_invalid("weight has 16 words per row, 128 values of 6 bits need 24", [](GraphSession& s) {

@@ -105,8 +105,10 @@ inline AffineMatrix random_affine(std::uint32_t bits, std::uint32_t group, DType
   m.scales = scales.bytes;
   m.biases = biases.bytes;
   for (std::size_t i = 0; i < n; ++i) {
-    const auto byte = static_cast<unsigned>(m.weight[i * bits / 8]);
-    const unsigned q = bits == 8 ? byte : byte >> 4 * (i % 2) & 15u;
+    unsigned q = 0;
+    for (std::size_t b = i * bits; b < (i + 1) * bits; ++b) {
+      q |= (static_cast<unsigned>(m.weight[b / 8]) >> b % 8 & 1u) << (b - i * bits);
+    }
     const auto scale = static_cast<float>(scales.values[i / group]);
     const auto bias = static_cast<float>(biases.values[i / group]);
     m.values.push_back(static_cast<float>(q) * scale + bias);

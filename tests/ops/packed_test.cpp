@@ -107,13 +107,18 @@ TEST(Packed, EveryScaleOfNvfp4) {
 }
 
 TEST(Packed, AffineWeightsUnpackToScaleTimesNumberPlusBias) {
-  for (std::uint32_t bits : {4u, 8u}) {
-    for (std::uint32_t group : {64u, 128u}) {
-      for (DType type : {DType::f16, DType::bf16}) {
+  for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
+    for (std::uint32_t group : {32u, 64u, 128u}) {
+      for (DType type : {DType::f32, DType::f16, DType::bf16}) {
         const std::uint32_t rows = 19, cols = 384;
         const AffineMatrix m = random_affine(bits, group, type, rows, cols, bits + group);
         for (const Layout layout : {Layout::r16, Layout::s16}) {
           const Format packed{quant::affine_type(bits, group, type).value(), layout};
+          if (!exists(packed)) continue;
+          // At most a tenth more than the file's bytes.
+          EXPECT_LE(10 * storage_bytes(packed, 16, cols).value() * rows,
+                    11 * 16 * (m.weight.size() + m.scales.size() + m.biases.size()))
+              << name(packed);
           std::vector<std::byte> p(storage_bytes(packed, rows, cols).value());
           const Status status = quant::pack_affine(m.rows(), packed, rows, cols, p);
           ASSERT_TRUE(status) << status.error().message;
@@ -157,7 +162,7 @@ TEST(Packed, WhatDoesNotFitIsAnError) {
             ErrorCode::invalid_argument);  // dst
   EXPECT_EQ(pack(formats::f32_r16, ~std::uint64_t{0}, 32, src, dst).error().code,
             ErrorCode::invalid_argument);
-  quant::AffineRows a{src, src, src, 4, 32, DType::f16};
+  quant::AffineRows a{src, src, src, 4, 256, DType::f16};
   EXPECT_EQ(quant::pack_affine(a, formats::a4_f16_r16, 1, 64, dst).error().code,
             ErrorCode::unsupported);
   a.group_size = 128;
@@ -169,7 +174,9 @@ TEST(Packed, WhatDoesNotFitIsAnError) {
   EXPECT_EQ(quant::pack_affine(a, formats::a4_f16_r16, 1, 128, dst).error().code,
             ErrorCode::invalid_argument);
   EXPECT_FALSE(exists({DType::q8a, Layout::r16}));
-  EXPECT_FALSE(quant::affine_type(4, 64, DType::f32));
+  EXPECT_FALSE(quant::affine_type(7, 64, DType::f16));
+  EXPECT_FALSE(quant::affine_type(4, 64, DType::u32));
+  EXPECT_FALSE(quant::affine_type(4, 256, DType::f16));
 }
 
 }  // namespace

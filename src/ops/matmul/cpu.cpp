@@ -163,6 +163,8 @@ void unpack(unsigned bits, const std::uint8_t* stream, std::size_t begin, std::s
       return unpack<3>(stream, begin, count, out);
     case 4:
       return unpack<4>(stream, begin, count, out);
+    case 5:
+      return unpack<5>(stream, begin, count, out);
     case 6:
       return unpack<6>(stream, begin, count, out);
     default:

@@ -352,12 +352,17 @@ struct Fine {
   }
 };
 
-// value = scale * number + bias
-template <class Packed, int Bits, class Load>
-struct AffineForm {
-  static constexpr bool quantized = true;
-  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+// Numbers of a type that is known when the kernel runs.
+enum class Stored : std::uint8_t { f32, f16, bf16 };
+OP_INLINE F load_stored(Stored type, const std::byte* p) {
+  return type == Stored::f16    ? Simd::load_f16(p)
+         : type == Stored::bf16 ? Simd::load_bf16(p)
+                                : Simd::load(p);
+}
 
+// value = scale * number + bias, both per `subs` times 32 values; one copy for all forms of Bits.
+template <int Bits>
+struct AffineDot {
   static OP_INLINE void step(F scale, F bias, const Numbers& n, const std::byte* x,
                              const std::byte* tail, float sum, F& acc) {
     const I s = dot32<Bits>(Simd::set1_i(0), n, x);
@@ -365,27 +370,46 @@ struct AffineForm {
     acc = Simd::fma(bias, Simd::set1(sum), acc);
   }
   template <std::size_t... J>
-  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
-                            float* acc) {
+  static OP_NOINLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                              float* acc, std::size_t subs, Stored type) {
     const std::byte* const x[] = {rows[J]...};
     F sums[] = {((void)J, Simd::zero())...};
     float scaled[sizeof...(J)][16];
-    constexpr std::size_t subs = elements / 32;
-    const std::size_t blocks = k / 32;
+    const std::size_t blocks = k / 32, size = type == Stored::f32 ? 64 : 32;
+    F scale = Simd::zero(), bias = Simd::zero();
+    std::size_t left = 0;  // of the block
     for (std::size_t begin = 0; begin < blocks; begin += 8) {
       const std::size_t count = blocks - begin < 8 ? blocks - begin : 8;
       (Simd::scaled_sums(x[J] + k + 8 * begin, count, scaled[J]), ...);
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t sub = i % subs, b = begin + i;
-        const std::byte* p = w + Packed::numbers + Packed::sub_bytes * sub;
-        if constexpr (sizeof...(J) <= 2) prefetch<bytes / subs>(p);
-        const F scale = Load::load(w + Packed::scales), bias = Load::load(w + Packed::biases);
-        const Numbers n = load<Bits>(p);
+      for (std::size_t i = 0; i < count; ++i, w += 64 * Bits) {
+        if (left == 0) {
+          if constexpr (sizeof...(J) <= 2) prefetch<128>(w);
+          scale = load_stored(type, w);
+          bias = load_stored(type, w + size);
+          w += 2 * size;
+          left = subs;
+        }
+        --left;
+        if constexpr (sizeof...(J) <= 2) prefetch<64 * Bits>(w);
+        const std::size_t b = begin + i;
+        const Numbers n = load<Bits>(w);
         (step(scale, bias, n, x[J] + 32 * b, x[J] + k + 8 * b, scaled[J][2 * i + 1], sums[J]), ...);
-        if (sub == subs - 1) w += bytes;
       }
     }
     (Simd::store(acc + 16 * J, sums[J]), ...);
+  }
+};
+template <class Packed, int Bits, class Number>
+struct AffineForm {
+  static constexpr bool quantized = true;
+  static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+  static constexpr Stored type = std::is_same_v<Number, quant::F32Bits>   ? Stored::f32
+                                 : std::is_same_v<Number, quant::F16Bits> ? Stored::f16
+                                                                          : Stored::bf16;
+  template <std::size_t... J>
+  static OP_INLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k,
+                            float* acc) {
+    AffineDot<Bits>::template dot<J...>(w, rows, k, acc, elements / 32, type);
   }
 };
 
@@ -437,9 +461,9 @@ template <class Packed, int Bits>
 struct FormOfFamily<Packed, quant::FineKFamily<Bits>> : FineK<Packed, Bits> {};
 template <class Packed, int Bits, int Zero>
 struct FormOfFamily<Packed, quant::FineFamily<Bits, Zero>> : Fine<Packed, Plain<Bits>, Zero> {};
-template <class Packed, int Bits, class Half>
-struct FormOfFamily<Packed, quant::AffineFamily<Bits, Half>>
-    : AffineForm<Packed, Bits, LoadOf<Half>> {};
+template <class Packed, int Bits, class Number>
+struct FormOfFamily<Packed, quant::AffineFamily<Bits, Number>> : AffineForm<Packed, Bits, Number> {
+};
 template <class Packed, class Number>
 struct FormOfFamily<Packed, quant::FloatFamily<Number>> : FloatForm<LoadOf<Number>> {};
 template <class Packed>
