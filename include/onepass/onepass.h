@@ -153,7 +153,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_Q5_K = 15,
   ONEPASS_Q6_K = 16,
   ONEPASS_IQ4_NL = 17,
-  ONEPASS_IQ4_XS = 18
+  ONEPASS_IQ4_XS = 18,
+  ONEPASS_IQ3_S = 19
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

@@ -2,6 +2,7 @@
 #ifndef ONEPASS_QUANT_BLOCKS_H_
 #define ONEPASS_QUANT_BLOCKS_H_
 
+#include "quant/iq3_s.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/k_quantize.h"
@@ -27,6 +28,7 @@
   X(q4_k, BlockQ4_K)             \
   X(q5_k, BlockQ5_K)             \
   X(q6_k, BlockQ6_K)             \
+  X(iq3_s, BlockIQ3_S)           \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)
 

@@ -43,6 +43,9 @@ struct FineFamily {};
 // value = scale * number + bias, both per block of 32 or 64 values
 template <int Bits, class Half>
 struct AffineFamily {};
+// points of a grid with signs or shifts: quant/grid.h
+template <class Block>
+struct GridFamily {};
 // plain numbers; x stays f32
 template <class Number>
 struct FloatFamily {};

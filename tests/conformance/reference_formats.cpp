@@ -3,6 +3,7 @@
 
 #include "conformance/reference.h"
 #include "quant/packed.h"
+#include "support/grid_formats.h"
 
 namespace onepass::conformance {
 namespace {
@@ -78,6 +79,10 @@ Terms element(DType format, Block b, std::size_t e) {
       return {f16_at(b, 0) * scale *
               iq4_values[static_cast<std::size_t>(nibble(b + 8 + 16 * i, l))]};
     }
+    case DType::iq3_s: {
+      const test::GridElement g = test::grid_element(format, b, e);
+      return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
+    }
     default:
       return {not_a_number};
   }
@@ -114,6 +119,8 @@ Scales scales_of(DType format) {
       return {0, 0.0005, 2, 0.01};
     case DType::q6_k:
       return {208, 0.0003};
+    case DType::iq3_s:
+      return {0, 0.0022};
     default:  // iq4_xs
       return {0, 0.0003};
   }

@@ -10,6 +10,7 @@
 #include "kernel_harness.h"
 #include "quant/affine.h"
 #include "quant/blocks.h"
+#include "support/grid_formats.h"
 
 namespace onepass::test::quant_test {
 namespace {
@@ -114,6 +115,13 @@ Element decode_iq4_xs(const Bytes& b, std::size_t e) {
   return {{q, ls}, f16_at(b, 0) * (ls - 32) * iq4_table[q]};
 }
 
+// The offset is the point: every one of the grid is seen.
+template <DType type, std::size_t d>
+Element decode_grid(const Bytes& b, std::size_t e) {
+  const GridElement g = grid_element(type, b.data(), e);
+  return {{g.number, g.scale, g.point}, f16_at(b, d) * g.unit * (2 * g.scale + 1) * g.number};
+}
+
 struct Format {
   DType type;
   Element (*decode)(const Bytes&, std::size_t);
@@ -134,6 +142,7 @@ const std::vector<Format>& formats() {
       {DType::q4_k, decode_q4_k, {0, 2}, 16, 64, 64, 0.09},
       {DType::q5_k, decode_q5_k, {0, 2}, 32, 64, 64, 0.045},
       {DType::q6_k, decode_q6_k, {208}, 64, 256, 1, 0.025},
+      {DType::iq3_s, decode_grid<DType::iq3_s, 0>, {0}, 16, 16, 512, 0.15},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
   };
@@ -216,6 +225,43 @@ TEST(Quant, RandomBlocksDecodeExactly) {
     EXPECT_EQ(scales.size(), static_cast<std::size_t>(f.scales)) << t.name;
     EXPECT_EQ(offsets.size(), static_cast<std::size_t>(f.offsets)) << t.name;
   }
+}
+
+// SplitMix64: number i of a sequence.
+std::uint64_t mix(std::uint64_t i) {
+  std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Of 4,096 blocks, the sum of all values' bits, each times a number of its own.
+std::uint64_t sum_of_bits(const Format& f) {
+  const DTypeInfo& t = info(f.type);
+  const Codec c = codec_of(f.type);
+  std::uint64_t sum = 0, byte = 0, value = 0;
+  for (int block = 0; block < 4096; ++block) {
+    Bytes b(t.block_bytes);
+    for (std::uint8_t& x : b) x = static_cast<std::uint8_t>(mix(byte++));
+    const std::size_t at = f.f16_fields[0];
+    b[at + 1] = static_cast<std::uint8_t>((b[at + 1] & 0x83) | (1 + block % 16) << 2);
+    for (const float x : c.decode(b)) sum += mix(value++) * std::bit_cast<std::uint32_t>(x);
+  }
+  return sum;
+}
+
+TEST(Quant, GridsDecodeToTheBitsOfTheGgufPackage) {
+  const std::map<DType, std::uint64_t> sums = {
+#define GRID_BITS(format, sum) {DType::format, sum},
+#include "ops/grid_bits.def"
+  };
+  std::size_t tested = 0;
+  for (const Format& f : formats()) {
+    if (!sums.contains(f.type)) continue;
+    EXPECT_EQ(sum_of_bits(f), sums.at(f.type)) << info(f.type).name;
+    ++tested;
+  }
+  EXPECT_EQ(tested, sums.size());
 }
 
 TEST(Quant, SubnormalAndZeroScales) {

@@ -1,0 +1,41 @@
+// What the bits of one value of a grid format say, written from the definition of each format.
+// Which codes a point has comes from src/quant; tests/ops/grid_bits.def tells that they are right.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onepass/dtype.h"
+#include "quant/blocks.h"
+
+namespace onepass::test {
+
+// value = d * unit * (2 scale + 1) * number
+struct GridElement {
+  int point, scale, number;
+  double unit;
+};
+
+template <class Grid>
+int code(int point, std::size_t e) {
+  return quant::grid_code<Grid>(Grid::words.at[point], static_cast<int>(e) % Grid::values);
+}
+
+inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t e) {
+  const auto sign = [](int minus) { return 1 - 2 * minus; };
+  const auto bit = [b](std::size_t at, std::size_t i) { return b[at + i / 8] >> (i % 8) & 1; };
+  const auto nibble = [b](std::size_t at, std::size_t i) {
+    return b[at + i / 2] >> (4 * (i % 2)) & 15;
+  };
+  int point = 0;
+  switch (format) {
+    case DType::iq3_s:
+      point = b[2 + e / 4] | bit(66, e / 4) << 8;
+      return {point, nibble(106, e / 32),
+              sign(bit(74, e)) * (2 * code<quant::IQ3_SGrid>(point, e) + 1), 1.0};
+    default:
+      return {};
+  }
+}
+
+}  // namespace onepass::test
