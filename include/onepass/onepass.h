@@ -154,7 +154,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_Q6_K = 16,
   ONEPASS_IQ4_NL = 17,
   ONEPASS_IQ4_XS = 18,
-  ONEPASS_IQ3_S = 19
+  ONEPASS_IQ3_S = 19,
+  ONEPASS_IQ3_XXS = 20
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

@@ -3,6 +3,7 @@
 #define ONEPASS_QUANT_BLOCKS_H_
 
 #include "quant/iq3_s.h"
+#include "quant/iq3_xxs.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/k_quantize.h"
@@ -29,6 +30,7 @@
   X(q5_k, BlockQ5_K)             \
   X(q6_k, BlockQ6_K)             \
   X(iq3_s, BlockIQ3_S)           \
+  X(iq3_xxs, BlockIQ3_XXS)       \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)
 

@@ -31,6 +31,8 @@ double block_error(DType format) {
       return 1.0 / 24;
     case DType::iq3_s:  // a point may be far from what is wanted, a sign wrong
       return 0.6;
+    case DType::iq3_xxs:
+      return 1.0;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;
   }

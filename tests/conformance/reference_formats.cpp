@@ -79,7 +79,8 @@ Terms element(DType format, Block b, std::size_t e) {
       return {f16_at(b, 0) * scale *
               iq4_values[static_cast<std::size_t>(nibble(b + 8 + 16 * i, l))]};
     }
-    case DType::iq3_s: {
+    case DType::iq3_s:
+    case DType::iq3_xxs: {
       const test::GridElement g = test::grid_element(format, b, e);
       return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
     }
@@ -121,6 +122,8 @@ Scales scales_of(DType format) {
       return {208, 0.0003};
     case DType::iq3_s:
       return {0, 0.0022};
+    case DType::iq3_xxs:
+      return {0, 0.0021};
     default:  // iq4_xs
       return {0, 0.0003};
   }

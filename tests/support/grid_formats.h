@@ -22,10 +22,17 @@ int code(int point, std::size_t e) {
 }
 
 inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t e) {
+  constexpr int levels_of_3[] = {4, 12, 20, 28, 36, 44, 52, 62};
   const auto sign = [](int minus) { return 1 - 2 * minus; };
   const auto bit = [b](std::size_t at, std::size_t i) { return b[at + i / 8] >> (i % 8) & 1; };
   const auto nibble = [b](std::size_t at, std::size_t i) {
     return b[at + i / 2] >> (4 * (i % 2)) & 15;
+  };
+  // Sign j of 8, of which the first seven are stored: the number of minus signs is even.
+  const auto seven = [bit](std::size_t at, std::size_t i, std::size_t j) {
+    int odd = 0;
+    for (std::size_t k = 0; k < 7; ++k) odd ^= bit(at, i + k);
+    return j < 7 ? bit(at, i + j) : odd;
   };
   int point = 0;
   switch (format) {
@@ -33,6 +40,12 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
       point = b[2 + e / 4] | bit(66, e / 4) << 8;
       return {point, nibble(106, e / 32),
               sign(bit(74, e)) * (2 * code<quant::IQ3_SGrid>(point, e) + 1), 1.0};
+    case DType::iq3_xxs:
+      point = b[2 + e / 4];
+      return {point, nibble(66, 8 * (e / 32) + 7),
+              sign(seven(66 + 4 * (e / 32), 7 * (e % 32 / 8), e % 8)) *
+                  levels_of_3[code<quant::IQ3_XXSGrid>(point, e)],
+              0.25};
     default:
       return {};
   }
