@@ -54,6 +54,7 @@ constexpr Format formats[] = {
     {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
     {DType::iq3_s, {{{0, 1.0f / 140.5f}}}, 1},
     {DType::iq3_xxs, {{{0, 1.0f / 142.3f}}}, 1},
+    {DType::iq2_xs, {{{0, 1.0f / 55.9f}}}, 1},
     {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
     {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
 };

@@ -33,6 +33,8 @@ double block_error(DType format) {
       return 0.6;
     case DType::iq3_xxs:
       return 1.0;
+    case DType::iq2_xs:
+      return 1.2;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;
   }

@@ -80,7 +80,8 @@ Terms element(DType format, Block b, std::size_t e) {
               iq4_values[static_cast<std::size_t>(nibble(b + 8 + 16 * i, l))]};
     }
     case DType::iq3_s:
-    case DType::iq3_xxs: {
+    case DType::iq3_xxs:
+    case DType::iq2_xs: {
       const test::GridElement g = test::grid_element(format, b, e);
       return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
     }
@@ -124,6 +125,8 @@ Scales scales_of(DType format) {
       return {0, 0.0022};
     case DType::iq3_xxs:
       return {0, 0.0021};
+    case DType::iq2_xs:
+      return {0, 0.0060};
     default:  // iq4_xs
       return {0, 0.0003};
   }

@@ -286,9 +286,9 @@ TEST(LongRope, FactorsAndMagnitudeComeFromTheConfig) {
               std::sqrt(1.0 + std::log(32.0) / std::log(4096.0)), 1e-6);
 }
 
-constexpr const char* synthetic_types[] = {"f32",  "f16",    "bf16",   "q8_0",  "q4_0",   "q4_1",
-                                           "q5_0", "q5_1",   "q2_k",   "q3_k",  "q4_k",   "q5_k",
-                                           "q6_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_xxs"};
+constexpr const char* synthetic_types[] = {
+    "f32",  "f16",  "bf16", "q8_0", "q4_0",   "q4_1",   "q5_0",  "q5_1",    "q2_k",
+    "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_xxs", "iq2_xs"};
 
 TEST(Synthetic, IsDeterministicInParts) {
   for (const char* quant : synthetic_types) {

@@ -22,6 +22,7 @@ int code(int point, std::size_t e) {
 }
 
 inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t e) {
+  constexpr int levels_of_2[] = {8, 25, 43};
   constexpr int levels_of_3[] = {4, 12, 20, 28, 36, 44, 52, 62};
   const auto sign = [](int minus) { return 1 - 2 * minus; };
   const auto bit = [b](std::size_t at, std::size_t i) { return b[at + i / 8] >> (i % 8) & 1; };
@@ -46,6 +47,12 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
               sign(seven(66 + 4 * (e / 32), 7 * (e % 32 / 8), e % 8)) *
                   levels_of_3[code<quant::IQ3_XXSGrid>(point, e)],
               0.25};
+    case DType::iq2_xs:
+      point = b[2 + 2 * (e / 8)] | bit(3 + 2 * (e / 8), 0) << 8;
+      return {
+          point, nibble(66, e / 16),
+          sign(seven(3 + 2 * (e / 8), 1, e % 8)) * levels_of_2[code<quant::IQ2_XSGrid>(point, e)],
+          0.125};
     default:
       return {};
   }
