@@ -156,7 +156,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_IQ4_XS = 18,
   ONEPASS_IQ3_S = 19,
   ONEPASS_IQ3_XXS = 20,
-  ONEPASS_IQ2_XS = 21
+  ONEPASS_IQ2_XS = 21,
+  ONEPASS_IQ2_S = 22
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

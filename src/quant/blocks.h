@@ -2,6 +2,7 @@
 #ifndef ONEPASS_QUANT_BLOCKS_H_
 #define ONEPASS_QUANT_BLOCKS_H_
 
+#include "quant/iq2_s.h"
 #include "quant/iq2_xs.h"
 #include "quant/iq3_s.h"
 #include "quant/iq3_xxs.h"
@@ -33,6 +34,7 @@
   X(iq3_s, BlockIQ3_S)           \
   X(iq3_xxs, BlockIQ3_XXS)       \
   X(iq2_xs, BlockIQ2_XS)         \
+  X(iq2_s, BlockIQ2_S)           \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)
 

@@ -81,7 +81,8 @@ Terms element(DType format, Block b, std::size_t e) {
     }
     case DType::iq3_s:
     case DType::iq3_xxs:
-    case DType::iq2_xs: {
+    case DType::iq2_xs:
+    case DType::iq2_s: {
       const test::GridElement g = test::grid_element(format, b, e);
       return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
     }
@@ -126,6 +127,8 @@ Scales scales_of(DType format) {
     case DType::iq3_xxs:
       return {0, 0.0021};
     case DType::iq2_xs:
+      return {0, 0.0060};
+    case DType::iq2_s:
       return {0, 0.0060};
     default:  // iq4_xs
       return {0, 0.0003};

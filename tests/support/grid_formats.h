@@ -53,6 +53,10 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
           point, nibble(66, e / 16),
           sign(seven(3 + 2 * (e / 8), 1, e % 8)) * levels_of_2[code<quant::IQ2_XSGrid>(point, e)],
           0.125};
+    case DType::iq2_s:
+      point = b[2 + e / 8] | bit(66, 2 * (e / 8)) << 8 | bit(66, 2 * (e / 8) + 1) << 9;
+      return {point, nibble(74, e / 16),
+              sign(bit(34, e)) * levels_of_2[code<quant::IQ2_SGrid>(point, e)], 0.125};
     default:
       return {};
   }
