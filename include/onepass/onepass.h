@@ -157,7 +157,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_IQ3_S = 19,
   ONEPASS_IQ3_XXS = 20,
   ONEPASS_IQ2_XS = 21,
-  ONEPASS_IQ2_S = 22
+  ONEPASS_IQ2_S = 22,
+  ONEPASS_IQ2_XXS = 23
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

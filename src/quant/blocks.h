@@ -4,6 +4,7 @@
 
 #include "quant/iq2_s.h"
 #include "quant/iq2_xs.h"
+#include "quant/iq2_xxs.h"
 #include "quant/iq3_s.h"
 #include "quant/iq3_xxs.h"
 #include "quant/iq4_nl.h"
@@ -35,6 +36,7 @@
   X(iq3_xxs, BlockIQ3_XXS)       \
   X(iq2_xs, BlockIQ2_XS)         \
   X(iq2_s, BlockIQ2_S)           \
+  X(iq2_xxs, BlockIQ2_XXS)       \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)
 

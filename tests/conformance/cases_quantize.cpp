@@ -35,6 +35,7 @@ double block_error(DType format) {
       return 1.0;
     case DType::iq2_xs:
     case DType::iq2_s:
+    case DType::iq2_xxs:
       return 1.2;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;

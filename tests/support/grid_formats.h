@@ -57,6 +57,12 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
       point = b[2 + e / 8] | bit(66, 2 * (e / 8)) << 8 | bit(66, 2 * (e / 8) + 1) << 9;
       return {point, nibble(74, e / 16),
               sign(bit(34, e)) * levels_of_2[code<quant::IQ2_SGrid>(point, e)], 0.125};
+    case DType::iq2_xxs:
+      point = b[2 + 8 * (e / 32) + e % 32 / 8];
+      return {point, nibble(6 + 8 * (e / 32), 7),
+              sign(seven(6 + 8 * (e / 32), 7 * (e % 32 / 8), e % 8)) *
+                  levels_of_2[code<quant::IQ2_XXSGrid>(point, e)],
+              0.125};
     default:
       return {};
   }
