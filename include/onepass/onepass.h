@@ -158,7 +158,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_IQ3_XXS = 20,
   ONEPASS_IQ2_XS = 21,
   ONEPASS_IQ2_S = 22,
-  ONEPASS_IQ2_XXS = 23
+  ONEPASS_IQ2_XXS = 23,
+  ONEPASS_IQ1_S = 24
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

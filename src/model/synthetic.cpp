@@ -57,6 +57,7 @@ constexpr Format formats[] = {
     {DType::iq2_xs, {{{0, 1.0f / 55.9f}}}, 1},
     {DType::iq2_s, {{{0, 1.0f / 56.4f}}}, 1},
     {DType::iq2_xxs, {{{0, 1.0f / 53.5f}}}, 1},
+    {DType::iq1_s, {{{0, 1.0f / 7.2f}}}, 1},
     {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
     {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
 };

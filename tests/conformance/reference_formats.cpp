@@ -83,7 +83,8 @@ Terms element(DType format, Block b, std::size_t e) {
     case DType::iq3_xxs:
     case DType::iq2_xs:
     case DType::iq2_s:
-    case DType::iq2_xxs: {
+    case DType::iq2_xxs:
+    case DType::iq1_s: {
       const test::GridElement g = test::grid_element(format, b, e);
       return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
     }
@@ -133,6 +134,8 @@ Scales scales_of(DType format) {
       return {0, 0.0060};
     case DType::iq2_xxs:
       return {0, 0.0060};
+    case DType::iq1_s:
+      return {0, 0.0588};
     default:  // iq4_xs
       return {0, 0.0003};
   }

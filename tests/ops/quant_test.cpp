@@ -147,6 +147,7 @@ const std::vector<Format>& formats() {
       {DType::iq2_xs, decode_grid<DType::iq2_xs, 0>, {0}, 6, 16, 512, 0.31},
       {DType::iq2_s, decode_grid<DType::iq2_s, 0>, {0}, 6, 16, 1024, 0.26},
       {DType::iq2_xxs, decode_grid<DType::iq2_xxs, 0>, {0}, 6, 16, 256, 0.37},
+      {DType::iq1_s, decode_grid<DType::iq1_s, 0>, {0}, 6, 8, 2048, 0.49},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
   };

@@ -63,6 +63,11 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
               sign(seven(6 + 8 * (e / 32), 7 * (e % 32 / 8), e % 8)) *
                   levels_of_2[code<quant::IQ2_XXSGrid>(point, e)],
               0.125};
+    case DType::iq1_s:
+      point = b[2 + e / 8] |
+              ((b[34 + 2 * (e / 32)] | b[35 + 2 * (e / 32)] << 8) >> 3 * (e % 32 / 8) & 7) << 8;
+      return {point, b[35 + 2 * (e / 32)] >> 4 & 7,
+              8 * code<quant::IQ1Grid>(point, e) - 8 + sign(bit(35 + 2 * (e / 32), 7)), 0.125};
     default:
       return {};
   }
