@@ -159,7 +159,8 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_IQ2_XS = 21,
   ONEPASS_IQ2_S = 22,
   ONEPASS_IQ2_XXS = 23,
-  ONEPASS_IQ1_S = 24
+  ONEPASS_IQ1_S = 24,
+  ONEPASS_IQ1_M = 25
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

@@ -58,6 +58,7 @@ constexpr Format formats[] = {
     {DType::iq2_s, {{{0, 1.0f / 56.4f}}}, 1},
     {DType::iq2_xxs, {{{0, 1.0f / 53.5f}}}, 1},
     {DType::iq1_s, {{{0, 1.0f / 7.2f}}}, 1},
+    {DType::iq1_m, {{{48, 1.0f / 7.2f}}}, 1},
     {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
     {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
 };
@@ -109,7 +110,14 @@ void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, flo
     const Scale& scale = format.scales[static_cast<std::size_t>(s)];
     const float value = deviation * scale.factor * (1.0f + 0.2f * uniform(word(own, 1 + scale.at)));
     const std::uint32_t bits = ops::op_f32_to_f16(value);
-    std::memcpy(out + scale.at, &bits, 2);
+    if (format.type == DType::iq1_m) {  // four bits in each of four words
+      for (std::uint32_t word = 0; word < 4; ++word) {
+        std::byte& high = out[scale.at + 2 * word + 1];
+        high = (high & std::byte{15}) | static_cast<std::byte>((bits >> (4 * word) & 15) << 4);
+      }
+    } else {
+      std::memcpy(out + scale.at, &bits, 2);
+    }
   }
 }
 

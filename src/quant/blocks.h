@@ -2,6 +2,7 @@
 #ifndef ONEPASS_QUANT_BLOCKS_H_
 #define ONEPASS_QUANT_BLOCKS_H_
 
+#include "quant/iq1_m.h"
 #include "quant/iq1_s.h"
 #include "quant/iq2_s.h"
 #include "quant/iq2_xs.h"
@@ -39,6 +40,7 @@
   X(iq2_s, BlockIQ2_S)           \
   X(iq2_xxs, BlockIQ2_XXS)       \
   X(iq1_s, BlockIQ1_S)           \
+  X(iq1_m, BlockIQ1_M)           \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)
 

@@ -38,6 +38,7 @@ double block_error(DType format) {
     case DType::iq2_xxs:
       return 1.2;
     case DType::iq1_s:
+    case DType::iq1_m:
       return 1.25;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;

@@ -35,7 +35,11 @@ void append_blocks(NativeRows& m, std::size_t n, std::mt19937& g) {
       const float x = 1e-4f * static_cast<float>(1 + g() % 1000) * (g() % 2 ? 1.0f : -1.0f);
       return static_cast<std::uint16_t>(ops::op_f32_to_f16(x));
     };
-    block.d = scale();
+    if constexpr (requires { block.d; }) {
+      block.d = scale();
+    } else {
+      quant::put_half(block, scale());
+    }
     if constexpr (requires { block.dmin; }) block.dmin = scale();
     if constexpr (requires { block.m; }) block.m = scale();
     float values[Block::elements];

@@ -17,8 +17,19 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
+// Bytes of an f16; `scattered`: where iq1_m has it.
+constexpr std::size_t scattered = 1000;
+int half_at(const Bytes& b, std::size_t at) {
+  return at == scattered ? iq1_m_half(b.data()) : b[at] | b[at + 1] << 8;
+}
+void put_half(Bytes& b, std::size_t at, int bits) {
+  if (at == scattered) return put_iq1_m_half(b.data(), bits);
+  b[at] = static_cast<std::uint8_t>(bits);
+  b[at + 1] = static_cast<std::uint8_t>(bits >> 8);
+}
+
 double f16_at(const Bytes& b, std::size_t at) {
-  const int bits = b[at] | b[at + 1] << 8;
+  const int bits = half_at(b, at);
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
   return exponent == 0 ? sign * std::ldexp(mantissa, -24)
@@ -148,6 +159,7 @@ const std::vector<Format>& formats() {
       {DType::iq2_s, decode_grid<DType::iq2_s, 0>, {0}, 6, 16, 1024, 0.26},
       {DType::iq2_xxs, decode_grid<DType::iq2_xxs, 0>, {0}, 6, 16, 256, 0.37},
       {DType::iq1_s, decode_grid<DType::iq1_s, 0>, {0}, 6, 8, 2048, 0.49},
+      {DType::iq1_m, decode_grid<DType::iq1_m, scattered>, {scattered}, 6, 8, 2048, 0.45},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
   };
@@ -212,8 +224,8 @@ TEST(Quant, RandomBlocksDecodeExactly) {
       for (std::uint8_t& byte : b) byte = static_cast<std::uint8_t>(generator());
       for (std::size_t at : f.f16_fields) {
         // Exponents 1 .. 16 keep products within f16's own range and far from f32's ends.
-        const unsigned exponent = 1 + generator() % 16;
-        b[at + 1] = static_cast<std::uint8_t>((b[at + 1] & 0x83u) | exponent << 2);
+        const int exponent = 1 + static_cast<int>(generator() % 16);
+        put_half(b, at, (half_at(b, at) & 0x83ff) | exponent << 10);
       }
       const std::vector<float> got = c.decode(b);
       for (std::size_t e = 0; e < t.block_elements; ++e) {
@@ -249,7 +261,7 @@ std::uint64_t sum_of_bits(const Format& f) {
     Bytes b(t.block_bytes);
     for (std::uint8_t& x : b) x = static_cast<std::uint8_t>(mix(byte++));
     const std::size_t at = f.f16_fields[0];
-    b[at + 1] = static_cast<std::uint8_t>((b[at + 1] & 0x83) | (1 + block % 16) << 2);
+    put_half(b, at, (half_at(b, at) & 0x83ff) | (1 + block % 16) << 10);
     for (const float x : c.decode(b)) sum += mix(value++) * std::bit_cast<std::uint32_t>(x);
   }
   return sum;
@@ -273,12 +285,9 @@ TEST(Quant, SubnormalAndZeroScales) {
   for (const Format& f : formats()) {
     const DTypeInfo& t = info(f.type);
     const Codec c = codec_of(f.type);
-    for (unsigned bits : {0x0000u, 0x8000u, 0x0001u, 0x83ffu}) {
+    for (int bits : {0x0000, 0x8000, 0x0001, 0x83ff}) {
       Bytes b(t.block_bytes, 0x6d);
-      for (std::size_t at : f.f16_fields) {
-        b[at] = static_cast<std::uint8_t>(bits);
-        b[at + 1] = static_cast<std::uint8_t>(bits >> 8);
-      }
+      for (std::size_t at : f.f16_fields) put_half(b, at, bits);
       const std::vector<float> got = c.decode(b);
       for (std::size_t e = 0; e < t.block_elements; ++e) {
         ASSERT_EQ(got[e], static_cast<float>(f.decode(b, e).value)) << t.name;

@@ -255,6 +255,7 @@ const Variant variants[] = {
     {"iq2_s", short_wide(256, 22), 0.0},
     {"iq2_xxs", short_wide(256, 16), 0.0},
     {"iq1_s", short_wide(256, 19), 0.0},
+    {"iq1_m", short_wide(256, 29), 0.0},
     {"q4_k",
      {.dim = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512, .matrix_type = 12},
      0.0},

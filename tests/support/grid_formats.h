@@ -68,8 +68,23 @@ inline GridElement grid_element(DType format, const std::uint8_t* b, std::size_t
               ((b[34 + 2 * (e / 32)] | b[35 + 2 * (e / 32)] << 8) >> 3 * (e % 32 / 8) & 7) << 8;
       return {point, b[35 + 2 * (e / 32)] >> 4 & 7,
               8 * code<quant::IQ1Grid>(point, e) - 8 + sign(bit(35 + 2 * (e / 32), 7)), 0.125};
+    case DType::iq1_m:
+      point = b[e / 8] | (nibble(32, e / 8) & 7) << 8;
+      return {point, (b[48 + 2 * (e / 64)] | b[49 + 2 * (e / 64)] << 8) >> 3 * (e / 16 % 4) & 7,
+              8 * code<quant::IQ1Grid>(point, e) - 8 + sign(nibble(32, e / 8) >> 3), 0.125};
     default:
       return {};
+  }
+}
+
+// iq1_m keeps four bits of its f16 in the top of each of four 16-bit words.
+inline int iq1_m_half(const std::uint8_t* b) {
+  return b[49] >> 4 | b[51] >> 4 << 4 | b[53] >> 4 << 8 | b[55] >> 4 << 12;
+}
+inline void put_iq1_m_half(std::uint8_t* b, int bits) {
+  for (int i = 0; i < 4; ++i) {
+    std::uint8_t& high = b[49 + 2 * i];
+    high = static_cast<std::uint8_t>((high & 15) | (bits >> (4 * i) & 15) << 4);
   }
 }
 
