@@ -32,7 +32,7 @@ OP_FN void find_errors(const float* x, const float* weights, float scale, int fl
 
 // How many values share the choice of a shift and have one scale.
 template <class Block>
-constexpr int shared_values() {
+OP_FN constexpr int shared_values() {
   if constexpr (Block::Grid::has_signs) {
     return Block::span;
   } else {

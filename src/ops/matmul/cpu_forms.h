@@ -360,6 +360,11 @@ template <class Form>
 OP_NOINLINE void dot_rows(const std::byte* w, const std::byte* const* rows, std::size_t m,
                           std::size_t k, float* acc) {
   std::size_t r = 0;
+  if constexpr (requires { Form::more_rows; }) {
+    for (; r + 16 <= m; r += 16) {
+      dot<Form>(w, rows + r, k, acc + 16 * r, std::make_index_sequence<16>());
+    }
+  }
   if constexpr (Simd::max_rows >= 8) {
     for (; r + 8 <= m; r += 8) {
       dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3, 4, 5, 6, 7>());

@@ -8,6 +8,8 @@ struct GridForm {
   using Grid = typename Packed::Grid;
   static constexpr bool quantized = true;
   static constexpr std::size_t elements = Packed::elements, bytes = Packed::bytes;
+  // Lookups take longer than sums that do not fit in registers.
+  static constexpr bool more_rows = true;
   static constexpr quant::Codebook book = quant::grid_book<Grid>();
   // How far apart the codes of two neighbouring halves of 32 bits are in a word.
   static constexpr int apart = Grid::values == 8 ? 2 : 4;
