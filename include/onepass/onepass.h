@@ -159,7 +159,14 @@ typedef enum onepass_dtype ONEPASS_ENUM {
   ONEPASS_TQ1_0 = 21,
   ONEPASS_TQ2_0 = 22,
   ONEPASS_Q1_0 = 23,
-  ONEPASS_Q2_0 = 24
+  ONEPASS_Q2_0 = 24,
+  ONEPASS_IQ3_S = 25,
+  ONEPASS_IQ3_XXS = 26,
+  ONEPASS_IQ2_XS = 27,
+  ONEPASS_IQ2_S = 28,
+  ONEPASS_IQ2_XXS = 29,
+  ONEPASS_IQ1_S = 30,
+  ONEPASS_IQ1_M = 31
 } onepass_dtype;
 
 // A row-major array in a buffer, or scratch memory of a recorder. All zeros: no tensor, for inputs

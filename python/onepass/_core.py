@@ -15,7 +15,8 @@ _FORMATS = [("f32", np.float32, 1), ("f16", np.float16, 1), ("bf16", np.uint16, 
             ("q2_k", np.uint8, 256), ("q3_k", np.uint8, 256), ("q4_k", np.uint8, 256), ("q5_k", np.uint8, 256),
             ("q6_k", np.uint8, 256), ("iq4_nl", np.uint8, 32), ("iq4_xs", np.uint8, 256), ("mxfp4", np.uint8, 32),
             ("nvfp4", np.uint8, 64), ("tq1_0", np.uint8, 256), ("tq2_0", np.uint8, 256), ("q1_0", np.uint8, 128),
-            ("q2_0", np.uint8, 64)]
+            ("q2_0", np.uint8, 64), ("iq3_s", np.uint8, 256), ("iq3_xxs", np.uint8, 256), ("iq2_xs", np.uint8, 256),
+            ("iq2_s", np.uint8, 256), ("iq2_xxs", np.uint8, 256), ("iq1_s", np.uint8, 256), ("iq1_m", np.uint8, 256)]
 _NUMBERS = {name: i for i, (name, _, _) in enumerate(_FORMATS)}
 # bf16 and blocks have no type in NumPy: they are asked for by name.
 _NAMES = {np.dtype(kind): name for name, kind, block in reversed(_FORMATS) if block == 1 and name != "bf16"}

@@ -8,13 +8,14 @@ namespace {
 
 // In the order of onepass_dtype.
 constexpr std::array dtypes = {
-    DType::f32,   DType::f16,   DType::bf16,   DType::u8,     DType::u16,
-    DType::u32,   DType::i32,   DType::q4_0,   DType::q4_1,   DType::q5_0,
-    DType::q5_1,  DType::q8_0,  DType::q2_k,   DType::q3_k,   DType::q4_k,
-    DType::q5_k,  DType::q6_k,  DType::iq4_nl, DType::iq4_xs, DType::mxfp4,
-    DType::nvfp4, DType::tq1_0, DType::tq2_0,  DType::q1_0,   DType::q2_0,
+    DType::f32,    DType::f16,   DType::bf16,    DType::u8,     DType::u16,   DType::u32,
+    DType::i32,    DType::q4_0,  DType::q4_1,    DType::q5_0,   DType::q5_1,  DType::q8_0,
+    DType::q2_k,   DType::q3_k,  DType::q4_k,    DType::q5_k,   DType::q6_k,  DType::iq4_nl,
+    DType::iq4_xs, DType::mxfp4, DType::nvfp4,   DType::tq1_0,  DType::tq2_0, DType::q1_0,
+    DType::q2_0,   DType::iq3_s, DType::iq3_xxs, DType::iq2_xs, DType::iq2_s, DType::iq2_xxs,
+    DType::iq1_s,  DType::iq1_m,
 };
-static_assert(dtypes.size() == ONEPASS_Q2_0 + 1 && dtypes[ONEPASS_I32] == DType::i32 &&
+static_assert(dtypes.size() == ONEPASS_IQ1_M + 1 && dtypes[ONEPASS_I32] == DType::i32 &&
               dtypes[ONEPASS_Q4_0] == DType::q4_0 && dtypes[ONEPASS_Q8_0] == DType::q8_0 &&
               dtypes[ONEPASS_Q2_K] == DType::q2_k && dtypes[ONEPASS_IQ4_NL] == DType::iq4_nl);
 

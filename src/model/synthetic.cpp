@@ -30,7 +30,7 @@ constexpr SyntheticPreset presets[] = {
 
 // Where a block's scales are, what multiple of the wanted standard deviation they are when all
 // other bytes are random, and how they are stored.
-enum class ScaleCode : std::uint8_t { f16, e8m0, e4m3 };
+enum class ScaleCode : std::uint8_t { f16, f16_digits, e8m0, e4m3 };
 struct Scale {
   std::uint32_t at;
   float factor;
@@ -56,6 +56,13 @@ constexpr Format formats[] = {
     {DType::q4_k, {{{0, 1.0f / 4.6f / 31.0f}, {2, 7.5f / 4.6f / 31.0f}}}, 2},
     {DType::q5_k, {{{0, 1.0f / 9.2f / 31.0f}, {2, 15.5f / 9.2f / 31.0f}}}, 2},
     {DType::q6_k, {{{208, 1.0f / 18.5f / 74.0f}}}, 1},
+    {DType::iq3_s, {{{0, 1.0f / 140.5f}}}, 1},
+    {DType::iq3_xxs, {{{0, 1.0f / 142.3f}}}, 1},
+    {DType::iq2_xs, {{{0, 1.0f / 55.9f}}}, 1},
+    {DType::iq2_s, {{{0, 1.0f / 56.4f}}}, 1},
+    {DType::iq2_xxs, {{{0, 1.0f / 53.5f}}}, 1},
+    {DType::iq1_s, {{{0, 1.0f / 7.2f}}}, 1},
+    {DType::iq1_m, {{{48, 1.0f / 7.2f, ScaleCode::f16_digits}}}, 1},
     {DType::iq4_nl, {{{0, 1.0f / 67.4f}}}, 1},
     {DType::iq4_xs, {{{0, 1.0f / 18.5f / 67.4f}}}, 1},
     {DType::mxfp4, {{{0, 1.0f / 5.85f, ScaleCode::e8m0}}}, 1},
@@ -102,6 +109,13 @@ void put_scale(ScaleCode code, float value, float uniform_part, std::byte* out) 
     case ScaleCode::f16:
       bits = ops::op_f32_to_f16(value);
       std::memcpy(out, &bits, 2);
+      return;
+    case ScaleCode::f16_digits:  // four bits in each of four words
+      bits = ops::op_f32_to_f16(value);
+      for (std::uint32_t digit = 0; digit < 4; ++digit) {
+        std::byte& high = out[2 * digit + 1];
+        high = (high & std::byte{15}) | static_cast<std::byte>((bits >> (4 * digit) & 15) << 4);
+      }
       return;
     case ScaleCode::e8m0: {  // one of the powers of two around it, by how near they are
       const std::uint32_t exponent = ops::op_to_bits(value) >> 23;

@@ -2,6 +2,13 @@
 #ifndef ONEPASS_QUANT_BLOCKS_H_
 #define ONEPASS_QUANT_BLOCKS_H_
 
+#include "quant/iq1_m.h"
+#include "quant/iq1_s.h"
+#include "quant/iq2_s.h"
+#include "quant/iq2_xs.h"
+#include "quant/iq2_xxs.h"
+#include "quant/iq3_s.h"
+#include "quant/iq3_xxs.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/k_quantize.h"
@@ -33,6 +40,13 @@
   X(q4_k, BlockQ4_K)             \
   X(q5_k, BlockQ5_K)             \
   X(q6_k, BlockQ6_K)             \
+  X(iq3_s, BlockIQ3_S)           \
+  X(iq3_xxs, BlockIQ3_XXS)       \
+  X(iq2_xs, BlockIQ2_XS)         \
+  X(iq2_s, BlockIQ2_S)           \
+  X(iq2_xxs, BlockIQ2_XXS)       \
+  X(iq1_s, BlockIQ1_S)           \
+  X(iq1_m, BlockIQ1_M)           \
   X(iq4_nl, BlockIQ4_NL)         \
   X(iq4_xs, BlockIQ4_XS)         \
   X(mxfp4, BlockMXFP4)           \

@@ -66,6 +66,9 @@ struct FineFamily {};
 // block's begin, scales first
 template <int Bits, class Number>
 struct AffineFamily {};
+// points of a grid with signs or shifts: quant/grid.h
+template <class Block>
+struct GridFamily {};
 // plain numbers; x stays f32
 template <class Number>
 struct FloatFamily {};

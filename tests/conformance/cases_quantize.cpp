@@ -37,6 +37,17 @@ double block_error(DType format) {
     case DType::q1_0:
     case DType::q2_0:  // an outlier
       return 1.0;
+    case DType::iq3_s:  // a point may be far from what is wanted, a sign wrong
+      return 0.6;
+    case DType::iq3_xxs:
+      return 1.0;
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq2_xxs:
+      return 1.2;
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return 1.25;
     default:  // iq4_nl, iq4_xs: the widest gap of the table is 24 of 127
       return 1.0 / 6;
   }

@@ -3,6 +3,7 @@
 
 #include "conformance/reference.h"
 #include "quant/packed.h"
+#include "support/grid_formats.h"
 
 namespace onepass::conformance {
 namespace {
@@ -110,6 +111,20 @@ Terms element(DType format, Block b, std::size_t e) {
       return {(bit(b + 2, e) != 0 ? 1 : -1) * f16_at(b, 0)};
     case DType::q2_0:
       return {((b[2 + e / 4] >> (2 * (e % 4)) & 3) - 1) * f16_at(b, 0)};
+    case DType::iq3_s:
+    case DType::iq3_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq2_xxs:
+    case DType::iq1_s: {
+      const test::GridElement g = test::grid_element(format, b, e);
+      return {f16_at(b, 0) * g.unit * (2 * g.scale + 1) * g.number};
+    }
+    case DType::iq1_m: {
+      const test::GridElement g = test::grid_element(format, b, e);
+      const double d = from_f16(static_cast<std::uint16_t>(test::iq1_m_half(b)));
+      return {d * g.unit * (2 * g.scale + 1) * g.number};
+    }
     default:
       return {not_a_number};
   }
@@ -157,6 +172,20 @@ Scales scales_of(DType format) {
     case DType::mxfp4:
     case DType::nvfp4:
       return {0, 0.0};
+    case DType::iq3_s:
+      return {0, 0.0022};
+    case DType::iq3_xxs:
+      return {0, 0.0021};
+    case DType::iq2_xs:
+      return {0, 0.0060};
+    case DType::iq2_s:
+      return {0, 0.0060};
+    case DType::iq2_xxs:
+      return {0, 0.0060};
+    case DType::iq1_s:
+      return {0, 0.0588};
+    case DType::iq1_m:
+      return {0, 0.0588};
     default:  // iq4_xs
       return {0, 0.0003};
   }
@@ -193,6 +222,7 @@ Weights random_weights(Random& random, DType format, std::size_t n_rows, std::si
     const auto put = [&](std::size_t at, double max) {
       const double d = random.below(16) == 0 ? 0.0 : random.uniform(-max, max);
       const std::uint16_t bits = to_f16(d);
+      if (format == DType::iq1_m) return test::put_iq1_m_half(block, bits);
       block[at] = static_cast<std::uint8_t>(bits);
       block[at + 1] = static_cast<std::uint8_t>(bits >> 8);
     };

@@ -291,8 +291,9 @@ TEST(LongRope, FactorsAndMagnitudeComeFromTheConfig) {
 }
 
 constexpr const char* synthetic_types[] = {
-    "f32",  "f16",  "bf16",   "q8_0",   "q4_0",  "q4_1",  "q5_0",  "q5_1",  "q2_k", "q3_k", "q4_k",
-    "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0"};
+    "f32",  "f16",   "bf16",    "q8_0",   "q4_0",   "q4_1",    "q5_0",  "q5_1",  "q2_k",  "q3_k",
+    "q4_k", "q5_k",  "q6_k",    "iq4_nl", "iq4_xs", "mxfp4",   "nvfp4", "tq1_0", "tq2_0", "q1_0",
+    "q2_0", "iq3_s", "iq3_xxs", "iq2_xs", "iq2_s",  "iq2_xxs", "iq1_s", "iq1_m"};
 
 TEST(Synthetic, IsDeterministicInParts) {
   for (const char* quant : synthetic_types) {

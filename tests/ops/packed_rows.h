@@ -35,7 +35,11 @@ void append_blocks(NativeRows& m, std::size_t n, std::mt19937& g) {
       const float x = 1e-4f * static_cast<float>(1 + g() % 1000) * (g() % 2 ? 1.0f : -1.0f);
       return static_cast<std::uint16_t>(ops::op_f32_to_f16(x));
     };
-    if constexpr (requires { block.d; }) block.d = scale();
+    if constexpr (requires { block.d; }) {
+      block.d = scale();
+    } else if constexpr (requires { quant::put_half(block, std::uint16_t{}); }) {
+      quant::put_half(block, scale());
+    }
     if constexpr (requires { block.e; }) block.e = static_cast<std::uint8_t>(112 + g() % 12);
     if constexpr (std::is_same_v<Block, quant::BlockNVFP4>) {
       for (std::uint8_t& s : block.scales) {

@@ -10,14 +10,26 @@
 #include "kernel_harness.h"
 #include "quant/affine.h"
 #include "quant/blocks.h"
+#include "support/grid_formats.h"
 
 namespace onepass::test::quant_test {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
+// Bytes of an f16; `scattered`: where iq1_m has it.
+constexpr std::size_t scattered = 1000;
+int half_at(const Bytes& b, std::size_t at) {
+  return at == scattered ? iq1_m_half(b.data()) : b[at] | b[at + 1] << 8;
+}
+void put_half(Bytes& b, std::size_t at, int bits) {
+  if (at == scattered) return put_iq1_m_half(b.data(), bits);
+  b[at] = static_cast<std::uint8_t>(bits);
+  b[at + 1] = static_cast<std::uint8_t>(bits >> 8);
+}
+
 double f16_at(const Bytes& b, std::size_t at) {
-  const int bits = b[at] | b[at + 1] << 8;
+  const int bits = half_at(b, at);
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
   return exponent == 0 ? sign * std::ldexp(mantissa, -24)
@@ -150,6 +162,12 @@ Element decode_q2_0(const Bytes& b, std::size_t e) {
   const int q = 2 * bit(b, 2, 2 * e + 1) + bit(b, 2, 2 * e);
   return {{q}, (q - 1) * f16_at(b, 0)};
 }
+// The offset is the point: every one of the grid is seen.
+template <DType type, std::size_t d>
+Element decode_grid(const Bytes& b, std::size_t e) {
+  const GridElement g = grid_element(type, b.data(), e);
+  return {{g.number, g.scale, g.point}, f16_at(b, d) * g.unit * (2 * g.scale + 1) * g.number};
+}
 
 struct Format {
   DType type;
@@ -171,6 +189,13 @@ const std::vector<Format>& formats() {
       {DType::q4_k, decode_q4_k, {0, 2}, 16, 64, 64, 0.09},
       {DType::q5_k, decode_q5_k, {0, 2}, 32, 64, 64, 0.045},
       {DType::q6_k, decode_q6_k, {208}, 64, 256, 1, 0.025},
+      {DType::iq3_s, decode_grid<DType::iq3_s, 0>, {0}, 16, 16, 512, 0.15},
+      {DType::iq3_xxs, decode_grid<DType::iq3_xxs, 0>, {0}, 16, 16, 256, 0.20},
+      {DType::iq2_xs, decode_grid<DType::iq2_xs, 0>, {0}, 6, 16, 512, 0.31},
+      {DType::iq2_s, decode_grid<DType::iq2_s, 0>, {0}, 6, 16, 1024, 0.26},
+      {DType::iq2_xxs, decode_grid<DType::iq2_xxs, 0>, {0}, 6, 16, 256, 0.37},
+      {DType::iq1_s, decode_grid<DType::iq1_s, 0>, {0}, 6, 8, 2048, 0.49},
+      {DType::iq1_m, decode_grid<DType::iq1_m, scattered>, {scattered}, 6, 8, 2048, 0.45},
       {DType::iq4_nl, decode_iq4_nl, {0}, 16, 1, 1, 0.10},
       {DType::iq4_xs, decode_iq4_xs, {0}, 16, 64, 1, 0.10},
       {DType::mxfp4, decode_mxfp4, {}, 16, 256, 1, 0.117},
@@ -241,8 +266,8 @@ TEST(Quant, RandomBlocksDecodeExactly) {
       for (std::uint8_t& byte : b) byte = static_cast<std::uint8_t>(generator());
       for (std::size_t at : f.f16_fields) {
         // Exponents 1 .. 16 keep products within f16's own range and far from f32's ends.
-        const unsigned exponent = 1 + generator() % 16;
-        b[at + 1] = static_cast<std::uint8_t>((b[at + 1] & 0x83u) | exponent << 2);
+        const int exponent = 1 + static_cast<int>(generator() % 16);
+        put_half(b, at, (half_at(b, at) & 0x83ff) | exponent << 10);
       }
       const std::vector<float> got = c.decode(b);
       for (std::size_t e = 0; e < t.block_elements; ++e) {
@@ -293,17 +318,50 @@ TEST(Quant, ValuesHaveTheBitsOfGguf) {
     EXPECT_EQ(hash, want) << info(type).name;
   }
 }
+// SplitMix64: number i of a sequence.
+std::uint64_t mix(std::uint64_t i) {
+  std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Of 4,096 blocks, the sum of all values' bits, each times a number of its own.
+std::uint64_t sum_of_bits(const Format& f) {
+  const DTypeInfo& t = info(f.type);
+  const Codec c = codec_of(f.type);
+  std::uint64_t sum = 0, byte = 0, value = 0;
+  for (int block = 0; block < 4096; ++block) {
+    Bytes b(t.block_bytes);
+    for (std::uint8_t& x : b) x = static_cast<std::uint8_t>(mix(byte++));
+    const std::size_t at = f.f16_fields[0];
+    put_half(b, at, (half_at(b, at) & 0x83ff) | (1 + block % 16) << 10);
+    for (const float x : c.decode(b)) sum += mix(value++) * std::bit_cast<std::uint32_t>(x);
+  }
+  return sum;
+}
+
+TEST(Quant, GridsDecodeToTheBitsOfTheGgufPackage) {
+  const std::map<DType, std::uint64_t> sums = {
+#define GRID_BITS(format, sum) {DType::format, sum},
+#include "ops/grid_bits.def"
+  };
+  std::size_t tested = 0;
+  for (const Format& f : formats()) {
+    if (!sums.contains(f.type)) continue;
+    EXPECT_EQ(sum_of_bits(f), sums.at(f.type)) << info(f.type).name;
+    ++tested;
+  }
+  EXPECT_EQ(tested, sums.size());
+}
 
 TEST(Quant, SubnormalAndZeroScales) {
   for (const Format& f : formats()) {
     const DTypeInfo& t = info(f.type);
     const Codec c = codec_of(f.type);
-    for (unsigned bits : {0x0000u, 0x8000u, 0x0001u, 0x83ffu}) {
+    for (int bits : {0x0000, 0x8000, 0x0001, 0x83ff}) {
       Bytes b(t.block_bytes, 0x6d);
-      for (std::size_t at : f.f16_fields) {
-        b[at] = static_cast<std::uint8_t>(bits);
-        b[at + 1] = static_cast<std::uint8_t>(bits >> 8);
-      }
+      for (std::size_t at : f.f16_fields) put_half(b, at, bits);
       const std::vector<float> got = c.decode(b);
       for (std::size_t e = 0; e < t.block_elements; ++e) {
         ASSERT_EQ(got[e], static_cast<float>(f.decode(b, e).value)) << t.name;

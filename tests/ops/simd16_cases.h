@@ -13,6 +13,7 @@ struct SimdInput {
   std::int32_t ints[16];
   std::uint16_t halves[16];
   std::uint8_t w[256];
+  alignas(64) std::uint16_t words[512];
   std::int8_t x[16];  // -127 .. 127
   struct {
     float d;
@@ -109,12 +110,21 @@ inline void run_simd(const test::SimdInput& in, test::SimdOutput& out) {
   const S::B w3 = S::or_b(S::load_b(in.w + 192), S::set1_b(0x11));
   const S::B codes = S::lookup16(S::repeat16(in.w + 32), S::bits_of<2, 4>(w0));
   put(out, "lookup16", S::dot16<8>(i, codes, w1, codes, w3, in.x));
+  put(out, "bytes", S::dot16<8>(i, S::bytes(i), w1, S::bytes(j), w3, in.x));
+  put(out, "halves", S::halves(i, S::set1_i(in.ints[7])));
+  const S::I places = S::bit_and(i, S::set1_i(0x003f003f));
+  put(out, "words_at 64", S::words_at<64>(in.words, places));
+  const S::I farther = S::bit_and(i, S::set1_i(0x01ff01ff));
+  put(out, "words_at 512", S::words_at<512>(in.words, farther));
   put(out, "dot16 8", S::dot16<8>(i, w0, w1, w2, w3, in.x));
   std::uint8_t stored[64];
   S::store_b(stored, S::add_b(w0, w1));
   put(out, "first_trit",
       S::dot16<2>(i, S::first_trit(w0), S::first_trit(w1), S::first_trit(S::load_b(stored)),
                   S::first_trit(w2), in.x));
+  put(out, "dot16 7",
+      S::dot16<7>(i, S::bits_of<0, 7>(w0), S::bits_of<1, 7>(w1), S::bits_of<0, 7>(w2),
+                  S::bits_of<1, 7>(w3), in.x));
   put(out, "dot16 6",
       S::dot16<6>(i, S::bits_of<2, 6>(w0), S::bits_of<0, 6>(w1), S::bits_of<1, 6>(w2),
                   S::bits_of<0, 6>(w3), in.x));

@@ -67,6 +67,7 @@ SimdInput random_input(std::mt19937& g) {
   }
   if (g() % 8 == 0) std::memset(in.x, g() % 2 ? 127 : -127, sizeof(in.x));
   for (std::uint8_t& w : in.w) w = static_cast<std::uint8_t>(g());
+  for (std::uint16_t& w : in.words) w = static_cast<std::uint16_t>(g());
   if (g() % 8 == 0) std::memset(in.w, 0xff, sizeof(in.w));
   for (auto& block : in.blocks) {
     block.d = unit(g);
@@ -158,6 +159,14 @@ TEST(Simd16, LanesAreTheScalarFunctions) {
            [&](int i) { return static_cast<std::size_t>(i) < in.n ? word(in.a[i]) : 0u; });
     expect("store_part",
            [&](int i) { return word(static_cast<std::size_t>(i) < in.n ? in.a[i] : in.b[i]); });
+    expect("halves", [&](int i) {
+      return (static_cast<std::uint32_t>(in.ints[i]) & 0xffffu) |
+             (static_cast<std::uint32_t>(in.ints[7]) & 0xffff0000u);
+    });
+    expect("words_at 512", [&](int i) {
+      const auto both = static_cast<std::uint32_t>(in.ints[i]);
+      return in.words[both & 511u] | std::uint32_t{in.words[both >> 16 & 511u]} << 16;
+    });
     expect("dot16 8", [&](int i) {
       std::int32_t sum = in.ints[i];
       for (int v = 0; v < 4; ++v) {

@@ -126,7 +126,7 @@ TEST(Tables, TypesByNameAndNumber) {
     }
   }
   EXPECT_FALSE(dtype_from_name("q4").has_value());
-  EXPECT_FALSE(dtype_from_ggml_id(17).has_value());
+  EXPECT_FALSE(dtype_from_ggml_id(36).has_value());
   EXPECT_FALSE(dtype_from_ggml_id(0xffffffffu).has_value());
 }
 

@@ -166,8 +166,8 @@ struct Symmetric {
   }
 };
 
-// Of base-3 digits. Digit n of a byte q is (3 q_n - q_(n + 1)) / 256 where q_0 is q and q_(n + 1) is
-// 3 q_n modulo 256: with one or two rows of x the products with these bytes cost less than the
+// Of base-3 digits. Digit n of a byte q is (3 q_n - q_(n + 1)) / 256 where q_0 is q and q_(n + 1)
+// is 3 q_n modulo 256: with one or two rows of x the products with these bytes cost less than the
 // digits where products of whole bytes are fast.
 template <class Packed>
 struct Ternary : Symmetric<Packed, Trits, 1> {
@@ -480,6 +480,11 @@ template <class Form>
 OP_NOINLINE void dot_rows(const std::byte* w, const std::byte* const* rows, std::size_t m,
                           std::size_t k, float* acc) {
   std::size_t r = 0;
+  if constexpr (requires { Form::more_rows; }) {
+    for (; r + 16 <= m; r += 16) {
+      dot<Form>(w, rows + r, k, acc + 16 * r, std::make_index_sequence<16>());
+    }
+  }
   if constexpr (Simd::max_rows >= 8) {
     for (; r + 8 <= m; r += 8) {
       dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3, 4, 5, 6, 7>());

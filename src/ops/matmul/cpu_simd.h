@@ -19,6 +19,7 @@
 #else
 
 #include "ops/matmul/cpu_forms.h"
+#include "ops/matmul/cpu_grid.h"
 
 namespace onepass::ops::OP_ISA {
 namespace {

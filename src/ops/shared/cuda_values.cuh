@@ -68,6 +68,9 @@ __device__ inline float value_of(const quant::BlockQ6_K& b, int e) {
   const float scale = half_bits_to_float(b.d) * static_cast<float>(b.scales[e / 16]);
   return scale * static_cast<float>(quant::number_of(b, e) - 32);
 }
+template <class Block>
+requires requires { typename Block::Grid; }
+__device__ inline float value_of(const Block& b, int e) { return quant::value_of_grid(b, e); }
 
 // Four elements of a row from i, a multiple of 4.
 template <class W>

@@ -18,6 +18,10 @@
 //   *_part(p, n)           touch the first n < 16 elements of memory only; other lanes load as 0
 //   add_b, first_trit      per byte: the sum modulo 256; 3 a / 256, the first base-3 digit of a /
 //   256 repeat16, lookup16     16 bytes four times; byte i of their places `index`, each below 16
+//   bytes(a)               the 64 bytes of an I
+//   halves(low, high)      lane i: the low 16 bits of low[i] and the high ones of high[i]
+//   words_at<N>(table, i)  both 16-bit halves of every lane are places in a table of N words, which
+//                          are their results; the table is aligned to 64 bytes
 //   dot16<Bits>            four B of unsigned Bits-bit numbers (row r: bytes 4 r .. 4 r + 3) with
 //   16
 //                          signed bytes at x, exact, added to an I; x above -128

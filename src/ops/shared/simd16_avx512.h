@@ -182,6 +182,22 @@ struct Simd {
     return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
   }
   static OP_INLINE B lookup16(B table, B index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
+  static OP_INLINE B bytes(I a) { return {a.v}; }
+  static OP_INLINE I halves(I low, I high) {
+    return {_mm512_mask_blend_epi16(0xaaaaaaaa, low.v, high.v)};
+  }
+  // A tree of lookups in 64 words.
+  template <int N>
+  static OP_INLINE I words_at(const std::uint16_t* table, I index) {
+    if constexpr (N == 64) {
+      return {_mm512_permutex2var_epi16(_mm512_load_si512(table), index.v,
+                                        _mm512_load_si512(table + 32))};
+    } else {
+      const __mmask32 upper = _mm512_test_epi16_mask(index.v, _mm512_set1_epi16(N / 2));
+      return {_mm512_mask_blend_epi16(upper, words_at<N / 2>(table, index).v,
+                                      words_at<N / 2>(table + N / 2, index).v)};
+    }
+  }
   template <int Bits>
   static OP_INLINE I dot16(I acc, B w0, B w1, B w2, B w3, const void* x) {
     __m512i t = _mm512_dpbusd_epi32(acc.v, w0.v, four(x, 0));

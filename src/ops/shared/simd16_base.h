@@ -303,6 +303,25 @@ struct Simd {
     for (int i = 0; i < 64; ++i) r.v[i] = table.v[i / 16 * 16 + index.v[i]];
     return r;
   }
+  static B bytes(const I& a) {
+    B r;
+    std::memcpy(r.v, a.v, 64);
+    return r;
+  }
+  static I halves(const I& low, const I& high) {
+    I r;
+    OP_LANES r.v[i] = wrap((word(low.v[i]) & 0xffffu) | (word(high.v[i]) & 0xffff0000u));
+    return r;
+  }
+  template <int N>
+  static I words_at(const std::uint16_t* table, const I& index) {
+    I r;
+    OP_LANES {
+      const std::uint32_t both = word(index.v[i]);
+      r.v[i] = wrap(table[both & 0xffffu] | std::uint32_t{table[both >> 16]} << 16);
+    }
+    return r;
+  }
   template <int Bits>
   static I dot16(const I& acc, const B& w0, const B& w1, const B& w2, const B& w3, const void* x) {
     std::int8_t q[16];

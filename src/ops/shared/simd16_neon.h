@@ -298,6 +298,24 @@ struct Simd {
     return OP_EACH(OP_F);
 #undef OP_F
   }
+  static OP_INLINE B bytes(I a) {
+#define OP_F(i) vreinterpretq_u8_s32(a.v[i])
+    return OP_EACH(OP_F);
+#undef OP_F
+  }
+  static OP_INLINE I halves(I low, I high) {
+    const uint32x4_t lower = vdupq_n_u32(0xffffu);
+#define OP_F(i) vbslq_s32(lower, low.v[i], high.v[i])
+    return OP_EACH(OP_F);
+#undef OP_F
+  }
+  template <int N>
+  static OP_INLINE I words_at(const std::uint16_t* table, I index) {
+    std::uint16_t words[32];
+    std::memcpy(words, &index, 64);
+    for (int i = 0; i < 32; ++i) words[i] = table[words[i]];
+    return load_i(words);
+  }
   template <int Bits>
   static OP_INLINE I dot16(I acc, B w0, B w1, B w2, B w3, const void* x) {
     const int8x16_t q = vld1q_s8(static_cast<const std::int8_t*>(x));
