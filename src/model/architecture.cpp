@@ -1,57 +1,32 @@
 #include "model/architecture.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 namespace onepass::llm {
+
+#define FAMILY(file, architecture) extern const Architecture architecture##_row;
+#include "model/families/families.def"
+
 namespace {
 
-using ops::RopeMode;
-
-constexpr Architecture table[] = {
-    {.name = "llama",
-     .model_types = "llama mistral",
-     .rope = RopeMode::interleaved,
-     .forward = llama,
-     .experts = Experts::optional},
-    {.name = "qwen2", .model_types = "qwen2", .rope = RopeMode::neox, .forward = llama},
-    {.name = "qwen3",
-     .model_types = "qwen3",
-     .rope = RopeMode::neox,
-     .forward = qwen3,
-     .head_norms = true},
-    {.name = "qwen3moe",
-     .model_types = "",
-     .rope = RopeMode::neox,
-     .forward = qwen3,
-     .head_norms = true,
-     .experts = Experts::required},
-    {.name = "gemma2",
-     .model_types = "gemma2",
-     .rope = RopeMode::neox,
-     .forward = gemma,
-     .post_norms = true,
-     .partial_rotary = true,
-     .window = 4096,
-     .window_period = 2,
-     .wide_layers = 46,
-     .attention_softcap = 50.0f,
-     .final_softcap = 30.0f},
-    {.name = "gemma3",
-     .model_types = "gemma3_text",
-     .rope = RopeMode::neox,
-     .forward = gemma,
-     .head_norms = true,
-     .post_norms = true,
-     .partial_rotary = true,
-     .window_period = 6,
-     .wide_layers = 62},
-    {.name = "phi3",
-     .model_types = "phi3",
-     .rope = RopeMode::neox,
-     .forward = llama,
-     .fused = true,
-     .partial_rotary = true},
+const Architecture* const table[] = {
+#define FAMILY(file, architecture) &architecture##_row,
+#include "model/families/families.def"
 };
 
-// A word of a list separated by spaces.
+// Words of a list separated by spaces.
+std::vector<std::string_view> words_of(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(' '), list.size());
+    words.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return words;
+}
+
 bool has_word(std::string_view list, std::string_view word) noexcept {
   while (!list.empty()) {
     const std::size_t end = std::min(list.find(' '), list.size());
@@ -61,22 +36,305 @@ bool has_word(std::string_view list, std::string_view word) noexcept {
   return false;
 }
 
+// Characters that the names have in common in front, then few edits, decide.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t corner = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+      corner = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+std::string_view nearest(std::string_view name, const std::vector<std::string_view>& known) {
+  name = name.substr(0, 64);
+  const auto distance = [&](std::string_view other) {
+    const auto common =
+        std::mismatch(name.begin(), name.end(), other.begin(), other.end()).first - name.begin();
+    return std::pair(-std::min<std::ptrdiff_t>(common, 5), edits(name, other));
+  };
+  return *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
+    return distance(a) < distance(b);
+  });
+}
+
+bool matches(std::string_view pattern, std::string_view name) noexcept {
+  const bool front = pattern.starts_with('*'), back = pattern.ends_with('*');
+  if (front) pattern.remove_prefix(1);
+  if (back && !pattern.empty()) pattern.remove_suffix(1);
+  if (front && back) return name.find(pattern) != name.npos;
+  return front ? name.ends_with(pattern) : back ? name.starts_with(pattern) : name == pattern;
+}
+
+constexpr const char* no_feature = "says that the model does not have it";
+constexpr Harmless gguf_keys[] = {
+    {"rope.scaling.finetuned", "tells how the model was trained"},
+    {"rope.scaling.yarn_log_multiplier", no_feature, 0.0},
+    {"rope.scaling.yarn_ext_factor", "that of YaRN", 1.0},
+    {"rope.scaling.yarn_attn_factor", no_feature, 1.0},
+    {"tensor_data_layout", "tells where the file comes from"},
+    {"expert_count", no_feature, 0.0},
+    {"expert_used_count", no_feature, 0.0},
+    {"expert_shared_count", no_feature, 0.0},
+    {"expert_feed_forward_length", no_feature, 0.0},
+    {"expert_shared_feed_forward_length", no_feature, 0.0},
+    {"expert_weights_scale", no_feature, 1.0},
+    {"expert_group_count", no_feature, 0.0},
+    {"expert_group_used_count", no_feature, 0.0},
+    {"leading_dense_block_count", no_feature, 0.0},
+    {"nextn_predict_layers", no_feature, 0.0},
+    {"attention.sliding_window", no_feature, 0.0},
+    {"attention.causal", "attention looks back only", 1.0},
+    {"attention.clamp_kqv", no_feature, 0.0},
+    {"attention.max_alibi_bias", no_feature, 0.0},
+    {"attention.temperature_scale", no_feature, 0.0},
+    {"attention.layer_norm_epsilon", "for norms of another kind, which the model has none of"},
+    {"use_parallel_residual", no_feature, 0.0},
+    {"parallel_residual", no_feature, 0.0},
+    {"logit_scale", no_feature, 1.0},
+    {"residual_scale", no_feature, 1.0},
+    {"embedding_scale", no_feature, 1.0},
+    {"pooling_type", "text is generated, not pooled"},
+    {"n_deepstack_layers", "for images"},
+    {"deepstack_mapping", "for images"},
+    {"feed_forward.activation", "known of the architecture"},
+};
+
+constexpr const char* training = "for training";
+constexpr const char* python = "for the program that wrote it";
+constexpr const char* by_tensors = "the tensors tell";
+constexpr const char* by_tokenizer = "the tokenizer tells";
+constexpr Harmless members[] = {
+    {"architectures", "model_type tells"},
+    {"auto_map", python},
+    {"torch_dtype", by_tensors},
+    {"dtype", by_tensors},
+    {"transformers_version", python},
+    {"transformers.js_config", python},
+    {"unsloth*", python},
+    {"_name_or_path", python},
+    {"_commit_hash", python},
+    {"_attn_implementation*", python},
+    {"attn_implementation", python},
+    {"use_flash_attention*", python},
+    {"use_cache", python},
+    {"cache_implementation", python},
+    {"output_attentions", python},
+    {"output_hidden_states", python},
+    {"return_dict", python},
+    {"torchscript", python},
+    {"is_decoder", python},
+    {"is_encoder_decoder", no_feature, 0.0},
+    {"add_cross_attention", no_feature, 0.0},
+    {"tokenizer_class", by_tokenizer},
+    {"bos_token_id", by_tokenizer},
+    {"eos_token_id", by_tokenizer},
+    {"pad_token_id", by_tokenizer},
+    {"unk_token_id", by_tokenizer},
+    {"sep_token_id", by_tokenizer},
+    {"decoder_start_token_id", by_tokenizer},
+    {"attention_dropout", training},
+    {"hidden_dropout*", training},
+    {"resid_pdrop", training},
+    {"embd_pdrop", training},
+    {"attn_pdrop", training},
+    {"dropout", training},
+    {"initializer_range", training},
+    {"initializer_factor", training},
+    {"gradient_checkpointing*", training},
+    {"router_aux_loss_coef", training},
+    {"router_jitter_noise", training},
+    {"output_router_logits", training},
+    {"pretraining_tp", training},
+    {"attention_bias", by_tensors},
+    {"mlp_bias", by_tensors},
+    {"tie_word_embeddings", "read with the tensors"},
+    {"quantization", "read with the tensors"},
+    {"quantization_config", "read with the tensors"},
+    {"max_window_layers", "for use_sliding_window, which is off"},
+    {"use_sliding_window", no_feature, 0.0},
+    {"use_mrope", no_feature, 0.0},
+    {"rope_interleaved", no_feature, 0.0},
+    {"use_bidirectional_attention", no_feature, 0.0},
+    {"is_llama_config", python},
+    {"model_max_length", "max_position_embeddings tells"},
+    {"problem_type", python},
+    {"id2label", python},
+    {"label2id", python},
+    // What readers of such folders ignore as well.
+    {"sliding_window", "llama.cpp and mlx-lm attend to all keys, too"},
+};
+
+constexpr const char* images = "images are not read";
+constexpr const char* prediction = "heads that predict further tokens are not used";
+constexpr Harmless tensors[] = {
+    {"v.*", images, {}, true},
+    {"mm.*", images, {}, true},
+    {"a.*", "sound is not read", {}, true},
+    {"*.nextn.*", prediction, {}, true},
+    {"cls.*", "texts are not classified", {}, true},
+    {"*.attn_rot_embd.weight", "follows from the numbers of the model"},
+    {"*.rope_freqs.weight", "follows from the numbers of the model"},
+    {"*.input_scale", "of activations in a form that they do not take here"},
+};
+constexpr Harmless folder_tensors[] = {
+    {"vision_tower.*", images, {}, true},
+    {"model.vision_tower.*", images, {}, true},
+    {"vision_model.*", images, {}, true},
+    {"visual.*", images, {}, true},
+    {"model.visual.*", images, {}, true},
+    {"multi_modal_projector.*", images, {}, true},
+    {"model.multi_modal_projector.*", images, {}, true},
+    {"audio_tower.*", "sound is not read", {}, true},
+    {"mtp.*", prediction, {}, true},
+    {"model.mtp.*", prediction, {}, true},
+    {"score.weight", "texts are not classified", {}, true},
+    {"*rotary_emb.inv_freq", "follows from the numbers of the model"},
+};
+
+struct Purpose {
+  std::string_view pattern, text;
+};
+constexpr Purpose purposes[] = {
+    {"*.scale", "the scale of all values of a tensor, without which they are wrong"},
+    {"*.weight_scale*", "the scale of weights in fp8 or fp4; take a file of another format"},
+    {"*.weight_packed", "weights of compressed-tensors; take a file of another format"},
+    {"*.qweight", "weights of GPTQ or AWQ; take a file of another format"},
+    {"*.qzeros", "weights of GPTQ or AWQ; take a file of another format"},
+    {"*.g_idx", "weights of GPTQ; take a file of another format"},
+    {"*.lora_*", "a LoRA adapter; merge it with its model first"},
+    {"*.bias", "a bias that models of this architecture do not have"},
+    {"*attn_sinks*", "scores of attention to nothing"},
+    {"*_shexp*", "an expert that every token uses"},
+    {"*_exps*", "experts of a mixture"},
+    {"*.experts.*", "experts of a mixture"},
+    {"*exp_probs_b*", "a bias for the choice of experts"},
+    {"*ssm_*", "a recurrent layer"},
+    {"*shortconv*", "a layer of convolutions"},
+    {"*_norm.*", "a norm that models of this architecture do not have"},
+    {"*layernorm*", "a norm that models of this architecture do not have"},
+    {"rope_*", "factors of rotation"},
+    {"position_embd*", "learned positions"},
+    {"per_layer_*", "inputs of each layer"},
+};
+
 }  // namespace
 
-std::span<const Architecture> architectures() noexcept { return table; }
+std::span<const Architecture* const> architectures() noexcept { return table; }
 
 const Architecture* find_architecture(std::string_view name) noexcept {
-  for (const Architecture& a : table) {
-    if (a.name == name) return &a;
+  for (const Architecture* a : table) {
+    if (a->name == name) return a;
   }
   return nullptr;
 }
 
 const Architecture* find_model_type(std::string_view model_type) noexcept {
-  for (const Architecture& a : table) {
-    if (has_word(a.model_types, model_type)) return &a;
+  for (const Architecture* a : table) {
+    if (has_word(a->model_types, model_type)) return a;
   }
   return nullptr;
+}
+
+std::string_view nearest_architecture(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const Architecture* a : table) known.push_back(a->name);
+  return nearest(name, known);
+}
+
+std::string_view nearest_model_type(std::string_view model_type) {
+  std::vector<std::string_view> known;
+  for (const Architecture* a : table) {
+    for (const std::string_view word : words_of(a->model_types)) known.push_back(word);
+  }
+  return nearest(model_type, known);
+}
+
+std::span<const std::string_view> activation_names(Activation a) noexcept {
+  static constexpr std::string_view silu[] = {"silu", "swish"};
+  static constexpr std::string_view gelu[] = {"gelu_pytorch_tanh", "gelu", "gelu_new"};
+  static constexpr std::string_view relu2[] = {"relu2"};
+  return a == Activation::silu   ? std::span<const std::string_view>(silu)
+         : a == Activation::gelu ? std::span<const std::string_view>(gelu)
+                                 : std::span<const std::string_view>(relu2);
+}
+
+std::uint32_t extent(Extent e, const ModelConfig& c) noexcept {
+  switch (e) {
+    case Extent::none:
+      return 0;
+    case Extent::one:
+      return 1;
+    case Extent::vocab:
+      return c.vocab;
+    case Extent::dim:
+      return c.dim;
+    case Extent::queries:
+      return c.n_heads * c.head_dim;
+    case Extent::keys:
+      return c.n_kv_heads * c.head_dim;
+    case Extent::head:
+      return c.head_dim;
+    case Extent::heads:
+      return c.n_heads;
+    case Extent::ffn:
+      return c.ffn_dim;
+    case Extent::experts:
+      return c.n_experts;
+    case Extent::expert_ffn:
+      return c.expert_ffn_dim;
+    case Extent::shared_ffn:
+      return c.shared_ffn_dim;
+    case Extent::half_rope:
+      return c.rope.dims / 2;
+  }
+  return 0;
+}
+
+std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept {
+  if (row.form == TensorForm::vector) return 0;
+  std::uint32_t n = extent(row.rows, c);
+  for (const Target& t : row.into) n += extent(t.rows, c);
+  return n;
+}
+
+bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept {
+  if (row.where == Where::dense_layers) return !c.has_experts(layer);
+  if (row.where == Where::expert_layers) return c.has_experts(layer);
+  return true;
+}
+
+std::string gguf_part(const TensorRow& row, std::uint32_t layer) {
+  if (row.where == Where::model) return std::string(row.gguf);
+  return "blk." + std::to_string(layer) + "." + std::string(row.gguf);
+}
+
+std::string folder_part(const TensorRow& row, std::uint32_t layer) {
+  if (row.hf.empty() || row.where == Where::model) return std::string(row.hf);
+  return "model.layers." + std::to_string(layer) + "." + std::string(row.hf);
+}
+
+const Harmless* find_harmless(std::span<const Harmless> rows, std::string_view name) noexcept {
+  for (const Harmless& h : rows) {
+    if (matches(h.name, name)) return &h;
+  }
+  return nullptr;
+}
+std::span<const Harmless> common_harmless_keys() noexcept { return gguf_keys; }
+std::span<const Harmless> common_harmless_members() noexcept { return members; }
+std::span<const Harmless> harmless_tensors() noexcept { return tensors; }
+std::span<const Harmless> harmless_folder_tensors() noexcept { return folder_tensors; }
+
+std::string_view purpose_of_tensor(std::string_view name) noexcept {
+  for (const Purpose& p : purposes) {
+    if (matches(p.pattern, name)) return p.text;
+  }
+  return {};
 }
 
 }  // namespace onepass::llm

@@ -1,8 +1,15 @@
-// Model architectures: one row each. A forward pass is a straight list of calls.
+// What is known of model architectures: one row each, defined in src/model/families and listed in
+// families.def. A row says which keys a file has, which tensors, and how a pass runs; readers of
+// GGUF files and folders, both converters, synthetic models and what `info` prints go through it.
+//
+//   const Architecture* a = find_architecture("llama");
+//   for (const TensorRow& row : a->tensors) ...      // "attn_q": where, how large, what for
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "model/config.h"
@@ -29,34 +36,156 @@ struct ForwardArgs {
   bool ends_at(std::uint32_t i) const noexcept { return !hidden && i + 1 == config.n_layers; }
 };
 
-enum class Experts : std::uint8_t { none, optional, required };
+// As functions of Key: at<&ModelConfig::rope, &RopeConfig::base>: a place in the numbers of a
+// model.
+template <auto... path>
+auto& at(ModelConfig& c) {
+  return (c.*....*path);
+}
+
+// A number of ModelConfig, and what files call it. Exactly one of count, number and flag is set.
+struct Key {
+  std::string_view gguf{};  // behind the architecture's name; empty: GGUF files have none
+  std::string_view json{};  // in config.json, likewise
+  std::uint32_t& (*count)(ModelConfig&) = nullptr;
+  float& (*number)(ModelConfig&) = nullptr;
+  bool& (*flag)(ModelConfig&) = nullptr;
+  double min = 0.0, max = 0.0;  // what a file may say
+  // Without the key. Null, or not a number: it must be there.
+  double (*fallback)(const ModelConfig&) = nullptr;
+  bool per_layer = false;     // GGUF files may have a list of equal entries, one for each layer
+  bool null_is_zero = false;  // null in config.json means 0, not that the key is not there
+};
+
+// A number of rows or columns.
+enum class Extent : std::uint8_t {
+  none,
+  one,
+  vocab,
+  dim,
+  queries,  // all heads
+  keys,     // all heads of keys or values
+  head,
+  heads,
+  ffn,
+  experts,
+  expert_ffn,
+  shared_ffn,
+  half_rope,  // pairs that turn
+};
+std::uint32_t extent(Extent e, const ModelConfig& c) noexcept;
+
+enum class Where : std::uint8_t { model, layers, dense_layers, expert_layers };
+// usual: optional, but ordinary files have it, and so have synthetic models.
+enum class Need : std::uint8_t { required, usual, optional, never };
+enum class TensorForm : std::uint8_t {
+  vector,   // [cols] of f32 on the device
+  matrix,   // [rows, cols]
+  experts,  // [experts, rows, cols]
+};
+// From a folder to GGUF.
+enum class Transform : std::uint8_t {
+  none,
+  paired,    // rows of a head are ordered pairwise, where the architecture turns pairs
+  plus_one,  // 1 is added
+};
+
+// Rows of a tensor and the weights they become.
+struct Target {
+  Linear LayerWeights::*weights = nullptr;
+  Extent rows = Extent::none;
+};
+
+// A tensor of every layer that has it, or of the model. Rows of one table may have the same
+// targets, where files differ: a file has one of them.
+struct TensorRow {
+  std::string_view gguf;  // "attn_q": blk.N.attn_q.weight, or without blk.N of a model
+  std::string_view hf{};  // "self_attn.q_proj", likewise; empty: folders have none
+  Where where = Where::layers;
+  TensorForm form = TensorForm::matrix;
+  Target into[3]{};                  // one after the other
+  Linear Weights::*model = nullptr;  // instead, of Where::model
+  Extent rows = Extent::none;        // then
+  Extent cols = Extent::dim;
+  Need need = Need::required;
+  Need bias = Need::never;  // NAME.bias [rows], of vectors [cols]
+  Transform transform = Transform::none;
+  std::string_view suffix = ".weight";
+  bool plain = false;  // never quantized
+};
+std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept;  // 0: a vector
+bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;
+// "blk.3.attn_q"; of a model's tensor the name itself. Without the suffix.
+std::string gguf_part(const TensorRow& row, std::uint32_t layer);
+std::string folder_part(const TensorRow& row, std::uint32_t layer);  // "model.layers.3.self_..."
+// body(row, layer) for every tensor that a file of the model may have; an error ends it.
+template <class Body>
+Status for_each_tensor(const ModelConfig& c, const Body& body);
+
+// A key or tensor that may be there and is not used, and why that is right.
+struct Harmless {
+  std::string_view name;  // may begin or end with *
+  std::string_view reason;
+  std::optional<double> only{};  // of keys: with this value (false is 0)
+  bool left_out = false;         // of tensors: part of a model of which the rest runs
+};
+// The first row that takes the name; null: none.
+const Harmless* find_harmless(std::span<const Harmless> rows, std::string_view name) noexcept;
+
+enum class NormKind : std::uint8_t { rms, layer };
+enum class Activation : std::uint8_t { silu, gelu, relu2 };
+// What config.json may call it; the first is what we write.
+std::span<const std::string_view> activation_names(Activation a) noexcept;
 
 struct Architecture {
-  std::string_view name;         // general.architecture
-  std::string_view model_types;  // model_type of config.json, separated by spaces; empty: none
-  ops::RopeMode rope;            // as GGUF files order the rows; config.json always means neox
+  std::string_view name;           // general.architecture
+  std::string_view model_types{};  // model_type of config.json, separated by spaces; empty: none
+  std::string_view class_name{};   // of Transformers
+  ops::RopeMode rope;              // as GGUF files order the rows; config.json always means neox
   // From the step's tokens to the hidden rows [rows, dim] that the output norm takes; stores the
   // rows' keys and values in the cache on the way.
   Tensor (*forward)(GraphSession& s, const ForwardArgs& args);
-  bool head_norms = false;      // attn_q_norm and attn_k_norm
-  bool post_norms = false;      // post_attention_norm and post_ffw_norm; rows scaled by sqrt(dim)
-  bool fused = false;           // attn_qkv, and ffn_up with the rows of the gate first
-  bool partial_rotary = false;  // rope.dimension_count may be less than a head
-  Experts experts = Experts::none;
-  std::uint32_t window = 0;         // default of attention.sliding_window
-  std::uint32_t window_period = 0;  // the last of so many layers sees everything; 0: no windows
+  std::span<const Key> keys;  // read in this order
+  std::span<const TensorRow> tensors;
+  std::span<const Harmless> harmless_keys{};  // besides those of every architecture
+  NormKind norm = NormKind::rms;
+  Activation activation = Activation::silu;
+  bool partial_rotary = false;      // a part of each head may turn
+  bool window_pattern = false;      // some layers see a window of keys only
+  std::uint32_t window_period = 0;  // the last of so many layers sees everything, if no key says
+  bool scaled_windows = false;      // layers with a window turn as the others do
   std::uint32_t wide_layers = 0;    // with so many layers queries are scaled by dim / heads
-  float attention_softcap = 0.0f;   // default of attn_logit_softcapping; 0: key not read
-  float final_softcap = 0.0f;       // default of final_logit_softcapping
+  // What follows from the numbers of a file; after all keys were read.
+  void (*derive)(ModelConfig& c) = nullptr;
 };
 
 // Null when it is not known.
 const Architecture* find_architecture(std::string_view name) noexcept;
 const Architecture* find_model_type(std::string_view model_type) noexcept;
-std::span<const Architecture> architectures() noexcept;
+std::span<const Architecture* const> architectures() noexcept;
+// The known name that looks most like it.
+std::string_view nearest_architecture(std::string_view name);
+std::string_view nearest_model_type(std::string_view model_type);
 
-Tensor llama(GraphSession& s, const ForwardArgs& args);
-Tensor qwen3(GraphSession& s, const ForwardArgs& args);
-Tensor gemma(GraphSession& s, const ForwardArgs& args);
+// Of every architecture.
+std::span<const Harmless> common_harmless_keys() noexcept;     // of GGUF, behind the name
+std::span<const Harmless> common_harmless_members() noexcept;  // of config.json
+std::span<const Harmless> harmless_tensors() noexcept;         // of GGUF files
+std::span<const Harmless> harmless_folder_tensors() noexcept;
+// What a tensor that no row knows is for, with a hint; empty: that is not known.
+std::string_view purpose_of_tensor(std::string_view name) noexcept;
+
+template <class Body>
+Status for_each_tensor(const ModelConfig& c, const Body& body) {
+  for (const TensorRow& row : c.architecture->tensors) {
+    if (row.where == Where::model) ONEPASS_TRY(body(row, 0u));
+  }
+  for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+    for (const TensorRow& row : c.architecture->tensors) {
+      if (row.where != Where::model && applies(row, c, i)) ONEPASS_TRY(body(row, i));
+    }
+  }
+  return {};
+}
 
 }  // namespace onepass::llm

@@ -34,6 +34,14 @@ struct RopeConfig {
   std::vector<float> factors;
   // Sets of factors for sequences up to scaling.n_ctx_orig tokens and for longer ones.
   std::vector<float> short_factors, long_factors;
+  std::vector<std::uint8_t> still;  // per layer 1: heads do not turn; empty: all layers turn
+};
+
+// Of the experts' gate: how logits become weights.
+struct GateConfig {
+  bool sigmoid = false;     // else softmax over all experts
+  bool renormalise = true;  // weights of the chosen ones add up to 1
+  float scale = 1.0f;       // of the weights
 };
 
 struct ModelConfig {
@@ -44,23 +52,36 @@ struct ModelConfig {
   std::uint32_t n_heads = 0;
   std::uint32_t n_kv_heads = 0;  // divides n_heads
   std::uint32_t head_dim = 0;    // even
+  std::uint32_t value_dim = 0;   // of a head; head_dim
   std::uint32_t ffn_dim = 0;
   std::uint32_t n_experts = 0;  // 0: one feed-forward network for all
   std::uint32_t n_experts_used = 0;
   std::uint32_t expert_ffn_dim = 0;
+  std::uint32_t n_shared_experts = 0;  // run for every token, as one network
+  std::uint32_t shared_ffn_dim = 0;    // of them together; 0: there are none
+  std::uint32_t dense_layers = 0;      // the first ones, without experts
+  std::uint32_t expert_step = 1;       // layers i with (i + 1) % expert_step == 0 have experts
+  GateConfig gate;
   std::uint32_t vocab = 0;
   std::uint32_t context = 0;  // as trained
   float norm_eps = 0.0f;
   float embedding_scale = 1.0f;
+  float residual_scale = 1.0f;  // of what a layer adds
+  float logit_scale = 1.0f;
+  float query_scalar = 0.0f;       // queries are divided by its root; 0: by that of head_dim
   float attention_scale = 0.0f;    // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0.0f;  // 0: none
   float final_softcap = 0.0f;
+  bool parallel_residual = false;   // attention and feed-forward network read the same rows
   std::uint32_t window = 0;         // keys that a local layer sees; 0: no layer is local
   std::vector<std::uint8_t> local;  // per layer 0 or 1; empty: none is
   RopeConfig rope;
 
   bool is_local(std::uint32_t layer) const noexcept {
     return layer < local.size() && local[layer] != 0;
+  }
+  bool has_experts(std::uint32_t layer) const noexcept {
+    return n_experts > 0 && layer >= dense_layers && (layer + 1) % expert_step == 0;
   }
 };
 
@@ -85,8 +106,8 @@ struct Quantization {
 std::vector<float> llama3_factors(std::uint32_t dims, double base, double factor, double low,
                                   double high, double original);
 
-// A missing key is not_found, an impossible value parse or limit, what cannot be run unsupported;
-// the error names the key.
+// A missing key is not_found, an impossible value parse or limit, what cannot be run or is not
+// known unsupported; the error names the key.
 Result<ModelConfig> read_config(const io::Gguf& file);
 // config.json of a Hugging Face or MLX folder.
 Result<ModelConfig> read_config(const io::Json& json);

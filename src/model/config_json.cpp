@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "core/guarded.h"
 #include "model/architecture.h"
 #include "model/config.h"
+#include "model/keys.h"
 #include "quant/affine.h"
 
 namespace onepass::llm {
@@ -14,37 +18,56 @@ namespace {
 using io::Json;
 using io::JsonKind;
 
-// The members of one object of the file. null counts as not there.
+// The members of one object of the file. null counts as not there. Those asked for are used.
 class Members {
  public:
   explicit Members(Json object) : object_(std::move(object)) {}
 
-  Json at(std::string_view key) const { return object_[key]; }
+  Json at(std::string_view key) const {
+    used_.emplace(key);
+    return object_[key];
+  }
   bool has(std::string_view key) const { return !at(key).is_null(); }
 
-  tl::unexpected<Error> refuse(ErrorCode code, const char* key, std::string message) const {
+  tl::unexpected<Error> refuse(ErrorCode code, std::string_view key, std::string message) const {
     return at(key).error(code, std::move(message));
   }
-  Result<Json> required(const char* key) const {
+  Result<Json> required(std::string_view key) const {
     Json value = at(key);
     if (value.is_null()) {
       return value.error(ErrorCode::not_found, "config.json has no " + value.path());
     }
     return value;
   }
+  // Every member was asked for, or need not be.
+  Status check_all_used(std::span<const Harmless> harmless) const {
+    for (const auto& [key, value] : object_.members()) {
+      if (used_.contains(key) || value.is_null()) continue;
+      std::optional<double> number;
+      if (const auto flag = value.boolean()) number = *flag ? 1.0 : 0.0;
+      if (const auto n = value.number()) number = *n;
+      ONEPASS_TRY(check_harmless(find_harmless(harmless, key), number,
+                                 [&value = value](std::string message) {
+                                   return value.error(ErrorCode::unsupported, std::move(message));
+                                 }));
+    }
+    return {};
+  }
 
   // An integer from min to max.
-  Result<std::uint32_t> count(const char* key, std::uint32_t max, std::uint32_t min = 1) const {
+  Result<std::uint32_t> count(std::string_view key, std::uint32_t max,
+                              std::uint32_t min = 1) const {
     ONEPASS_ASSIGN(const Json value, required(key));
     ONEPASS_ASSIGN(const std::uint64_t n, value.integer(max));
     if (n < min) return value.error(ErrorCode::parse, "is " + std::to_string(n));
     return static_cast<std::uint32_t>(n);
   }
-  Result<std::uint32_t> count_or(const char* key, std::uint32_t max, std::uint32_t fallback) const {
+  Result<std::uint32_t> count_or(std::string_view key, std::uint32_t max,
+                                 std::uint32_t fallback) const {
     if (!has(key)) return fallback;
     return count(key, max);
   }
-  Result<float> number(const char* key, double min, double max) const {
+  Result<float> number(std::string_view key, double min, double max) const {
     ONEPASS_ASSIGN(const Json value, required(key));
     const auto number = value.number();
     if (!number || !(*number >= min && *number <= max)) {
@@ -53,17 +76,17 @@ class Members {
     }
     return static_cast<float>(*number);
   }
-  Result<float> number_or(const char* key, double min, double max, float fallback) const {
+  Result<float> number_or(std::string_view key, double min, double max, float fallback) const {
     if (!has(key)) return fallback;
     return number(key, min, max);
   }
-  Result<std::string> text(const char* key) const {
+  Result<std::string> text(std::string_view key) const {
     ONEPASS_ASSIGN(const Json value, required(key));
     ONEPASS_ASSIGN(const std::string_view text, value.text());
     return std::string(text);
   }
   // n positive numbers.
-  Result<std::vector<float>> factors(const char* key, std::size_t n) const {
+  Result<std::vector<float>> factors(std::string_view key, std::size_t n) const {
     ONEPASS_ASSIGN(const Json value, required(key));
     if (!value.is(JsonKind::array) || value.size() != n) {
       return value.error(ErrorCode::parse, "is not an array of " + std::to_string(n) + " numbers");
@@ -81,12 +104,52 @@ class Members {
 
  private:
   Json object_;
+  mutable std::set<std::string, std::less<>> used_;
+};
+
+class JsonKeys final : public KeyReader {
+ public:
+  explicit JsonKeys(const Members& members) : m_(members) {}
+  std::string name_of(const Key& key) const override { return std::string(key.json); }
+  bool has(const Key& key) const override { return !key.json.empty() && m_.has(key.json); }
+  bool is_null(const Key& key) const override {
+    if (key.json.empty()) return false;
+    const Json value = m_.at(key.json);
+    return !value.is_missing() && value.is_null();
+  }
+  Result<std::uint64_t> integer(const Key& key, const ModelConfig&) const override {
+    return m_.at(key.json).integer();
+  }
+  Result<double> number(const Key& key) const override {
+    const Json value = m_.at(key.json);
+    const auto number = value.number();
+    if (!number) return value.error(ErrorCode::parse, "is not a number");
+    return *number;
+  }
+  Result<bool> flag(const Key& key) const override { return m_.at(key.json).boolean(); }
+  Result<double> missing(const Key& key) const override {
+    ONEPASS_TRY(m_.required(key.json));
+    return 0.0;
+  }
+  tl::unexpected<Error> refuse(ErrorCode code, const Key& key, std::string message) const override {
+    return m_.refuse(code, key.json, std::move(message));
+  }
+
+ private:
+  const Members& m_;
+};
+
+constexpr Harmless harmless_scaling[] = {
+    {"original_max_position_embeddings", "the factors are made for it"},
+    {"truncate", "YaRN's bounds are whole numbers", 1.0},
 };
 
 Status read_scaling(const Members& s, ModelConfig& c) {
   RopeConfig& r = c.rope;
   const char* type_key = s.has("rope_type") ? "rope_type" : "type";
   ONEPASS_ASSIGN(const std::string type, s.text(type_key));
+  for (const char* other : {"rope_type", "type"})
+    static_cast<void>(s.has(other));  // both are known
   if (type == "default") return {};
   if (type == "linear") {
     ONEPASS_ASSIGN(const float factor, s.number("factor", 1e-3, 1e6));
@@ -114,16 +177,24 @@ Status read_scaling(const Members& s, ModelConfig& c) {
     ONEPASS_ASSIGN(r.scaling.beta_slow, s.number_or("beta_slow", 1e-3, 1e6, 1.0f));
     r.scaling.freq_scale = 1.0f / factor;
     r.scaling.ext_factor = 1.0f;
+    const float usual = 1.0f + 0.1f * std::log(factor);
+    ONEPASS_ASSIGN(const float magnitude, s.number_or("attention_factor", 1e-3, 1e3, usual));
+    r.scaling.attn_factor = magnitude / usual;
     return {};
   }
   if (type == "longrope" || type == "su") {
     ONEPASS_ASSIGN(r.short_factors, s.factors("short_factor", r.dims / 2));
     ONEPASS_ASSIGN(r.long_factors, s.factors("long_factor", r.dims / 2));
-    const double scale = static_cast<double>(c.context) / static_cast<double>(r.scaling.n_ctx_orig);
-    if (scale > 1.0) {
-      r.scaling.attn_factor = static_cast<float>(
-          std::sqrt(1.0 + std::log(scale) / std::log(static_cast<double>(r.scaling.n_ctx_orig))));
-    }
+    ONEPASS_ASSIGN(r.scaling.n_ctx_orig, s.count_or("original_max_position_embeddings", max_context,
+                                                    r.scaling.n_ctx_orig));
+    const auto original = static_cast<double>(r.scaling.n_ctx_orig);
+    ONEPASS_ASSIGN(const float scale,
+                   s.number_or("factor", 1e-3, 1e6, static_cast<float>(c.context / original)));
+    const double usual =
+        scale > 1.0f ? std::sqrt(1.0 + std::log(static_cast<double>(scale)) / std::log(original))
+                     : 1.0;
+    ONEPASS_ASSIGN(r.scaling.attn_factor,
+                   s.number_or("attention_factor", 1e-3, 1e3, static_cast<float>(usual)));
     return {};
   }
   return s.refuse(ErrorCode::unsupported, type_key, "is " + io::clipped(type));
@@ -132,9 +203,6 @@ Status read_scaling(const Members& s, ModelConfig& c) {
 Status read_rope(const Members& m, ModelConfig& c) {
   RopeConfig& r = c.rope;
   r.mode = ops::RopeMode::neox;
-  ONEPASS_ASSIGN(r.base, m.number_or("rope_theta", 1.0, 1e12, 10000.0f));
-  ONEPASS_ASSIGN(r.base_local, m.number_or("rope_local_base_freq", 1.0, 1e12,
-                                           c.architecture->window > 0 ? r.base : 10000.0f));
   ONEPASS_ASSIGN(const float part, m.number_or("partial_rotary_factor", 0.0, 1.0, 1.0f));
   r.dims = static_cast<std::uint32_t>(
       std::lround(static_cast<double>(part) * static_cast<double>(c.head_dim)));
@@ -148,57 +216,37 @@ Status read_rope(const Members& m, ModelConfig& c) {
   const Json scaling = m.at("rope_scaling");
   if (scaling.is_null()) return {};
   if (!scaling.is(JsonKind::object)) return scaling.error(ErrorCode::parse, "is not an object");
-  return read_scaling(Members(scaling), c);
+  const Members members(scaling);
+  ONEPASS_TRY(read_scaling(members, c));
+  return members.check_all_used(harmless_scaling);
 }
 
+// A list says which layers have a window, or a period does.
 Status read_windows(const Members& m, ModelConfig& c) {
-  const std::uint32_t default_period = c.architecture->window_period;
-  if (default_period == 0) return {};
-  ONEPASS_ASSIGN(c.window, m.count_or("sliding_window", max_context, c.architecture->window));
-  if (c.window == 0) return {};
-  if (const Json types = m.at("layer_types"); !types.is_null()) {
-    if (!types.is(JsonKind::array) || types.size() != c.n_layers) {
-      return types.error(ErrorCode::parse,
-                         "is not an array of " + std::to_string(c.n_layers) + " strings");
+  const bool windows = c.architecture->window_pattern && c.window > 0;
+  const std::uint32_t published = c.architecture->window_period;
+  std::uint32_t period = published;
+  if (c.architecture->window_pattern) {
+    for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"}) {
+      ONEPASS_ASSIGN(period, m.count_or(key, max_layers, period));
     }
-    for (const Json item : types.items()) {
-      const std::string_view type = item.text().value_or("");
-      const bool local = type == "sliding_attention";
-      if (!local && type != "full_attention") {
-        return types.error(ErrorCode::unsupported, "has a layer of " + io::clipped(type));
-      }
-      c.local.push_back(local ? 1 : 0);
-    }
+  }
+  const Json types = m.at("layer_types");
+  if (types.is_null()) {
+    if (windows) set_period(c, period);
     return {};
   }
-  ONEPASS_ASSIGN(const std::uint32_t period,
-                 m.count_or("sliding_window_pattern", max_layers, default_period));
-  for (std::uint32_t i = 0; i < c.n_layers; ++i) c.local.push_back(i % period < period - 1 ? 1 : 0);
-  return {};
-}
-
-Status read_heads(const Members& m, ModelConfig& c) {
-  ONEPASS_ASSIGN(c.n_heads, m.count("num_attention_heads", max_heads));
-  ONEPASS_ASSIGN(c.n_kv_heads, m.count_or("num_key_value_heads", max_heads, c.n_heads));
-  if (c.n_heads % c.n_kv_heads != 0) {
-    return m.refuse(ErrorCode::parse, "num_key_value_heads",
-                    "is " + std::to_string(c.n_kv_heads) + ", which does not divide " +
-                        std::to_string(c.n_heads) + " heads");
+  if (!types.is(JsonKind::array) || types.size() != c.n_layers) {
+    return types.error(ErrorCode::parse,
+                       "is not an array of " + std::to_string(c.n_layers) + " strings");
   }
-  if (!m.has("head_dim") && c.dim % c.n_heads != 0) {
-    return m.refuse(ErrorCode::parse, "num_attention_heads",
-                    "is " + std::to_string(c.n_heads) + ", which does not divide rows of " +
-                        std::to_string(c.dim));
-  }
-  ONEPASS_ASSIGN(c.head_dim, m.count_or("head_dim", max_width, c.dim / c.n_heads));
-  if (c.head_dim % 2 != 0 || std::uint64_t{c.head_dim} * c.n_heads > max_width) {
-    return m.refuse(ErrorCode::parse, "num_attention_heads",
-                    std::to_string(c.n_heads) + " heads of " + std::to_string(c.head_dim));
-  }
-  if (c.architecture->wide_layers != 0) {
-    ONEPASS_ASSIGN(const float scalar,
-                   m.number_or("query_pre_attn_scalar", 1e-3, 1e6, static_cast<float>(c.head_dim)));
-    c.attention_scale = 1.0f / std::sqrt(scalar);
+  for (const Json item : types.items()) {
+    const std::string_view type = item.text().value_or("");
+    const bool local = type == "sliding_attention";
+    if (type != "full_attention" && !(local && c.architecture->window_pattern)) {
+      return types.error(ErrorCode::unsupported, "has a layer of " + io::clipped(type));
+    }
+    if (windows) c.local.push_back(local ? 1 : 0);
   }
   return {};
 }
@@ -207,10 +255,10 @@ Status check_activation(const Members& m, const ModelConfig& c) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     if (!m.has(key)) continue;
     ONEPASS_ASSIGN(const std::string name, m.text(key));
-    const std::string_view act = name;
-    const bool known =
-        c.architecture->post_norms ? act == "gelu_pytorch_tanh" || act == "gelu" : act == "silu";
-    if (!known) return m.refuse(ErrorCode::unsupported, key, "is " + io::clipped(name));
+    const std::span<const std::string_view> known = activation_names(c.architecture->activation);
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return m.refuse(ErrorCode::unsupported, key, "is " + io::clipped(name));
+    }
   }
   return {};
 }
@@ -294,38 +342,21 @@ Result<ModelConfig> read_config(const Json& json) {
     c.architecture = find_model_type(type);
     if (c.architecture == nullptr) {
       std::string known;
-      for (const Architecture& a : architectures()) {
-        if (!a.model_types.empty()) known += " " + std::string(a.model_types);
+      for (const Architecture* a : architectures()) {
+        if (!a->model_types.empty()) known += " " + std::string(a->model_types);
       }
       return m.refuse(ErrorCode::unsupported, "model_type",
-                      "is " + io::clipped(type) + ", known:" + known);
-    }
-    for (const char* key : {"num_local_experts", "num_experts"}) {
-      if (m.has(key)) {
-        return m.refuse(ErrorCode::unsupported, key,
-                        "mixtures of experts run from GGUF files only");
-      }
+                      "is " + io::clipped(type) + ", which is not supported, nearest: " +
+                          std::string(nearest_model_type(type)) + ", known:" + known);
     }
     c.name = type;
-    ONEPASS_ASSIGN(c.n_layers, m.count("num_hidden_layers", max_layers));
-    ONEPASS_ASSIGN(c.dim, m.count("hidden_size", max_width));
-    ONEPASS_ASSIGN(c.ffn_dim, m.count("intermediate_size", max_width));
-    ONEPASS_ASSIGN(c.vocab, m.count("vocab_size", max_vocab));
-    ONEPASS_ASSIGN(c.context, m.count("max_position_embeddings", max_context));
-    ONEPASS_TRY(read_heads(m, c));
-    ONEPASS_ASSIGN(c.norm_eps, m.number("rms_norm_eps", 0.0, 1.0));
+    const JsonKeys keys(m);
+    ONEPASS_TRY(read_keys(keys, c));
     ONEPASS_TRY(read_rope(m, c));
     ONEPASS_TRY(read_windows(m, c));
-    if (c.architecture->post_norms) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
-    // Absent: as published; null: none.
-    const auto softcap = [&](const char* key, float published) {
-      return m.number_or(key, 0.0, 1e6, json[key].is_missing() ? published : 0.0f);
-    };
-    ONEPASS_ASSIGN(c.attention_softcap,
-                   softcap("attn_logit_softcapping", c.architecture->attention_softcap));
-    ONEPASS_ASSIGN(c.final_softcap,
-                   softcap("final_logit_softcapping", c.architecture->final_softcap));
     ONEPASS_TRY(check_activation(m, c));
+    ONEPASS_TRY(finish_config(keys, c));
+    ONEPASS_TRY(m.check_all_used(common_harmless_members()));
     return c;
   });
 }

@@ -8,9 +8,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/config.h"
 #include "model/quant_mix.h"
+#include "model/weight_plan.h"
 
 namespace onepass::llm {
 
@@ -32,6 +34,7 @@ struct ConvertReport {
   std::uint64_t tensors = 0, values = 0;
   std::uint64_t bytes = 0;  // of tensors, in the new model
   bool tokenizer = false;   // the source had one
+  std::vector<LeftOut> left_out{};
 };
 
 // What one side cannot say is an error of code unsupported. The result is there under its name only

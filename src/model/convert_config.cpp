@@ -6,13 +6,10 @@
 #include "io/json_text.h"
 #include "model/architecture.h"
 #include "model/convert.h"
+#include "model/keys.h"
 
 namespace onepass::llm {
 namespace {
-
-constexpr std::pair<std::string_view, std::string_view> class_names[] = {
-    {"llama", "LlamaForCausalLM"},   {"qwen2", "Qwen2ForCausalLM"},   {"qwen3", "Qwen3ForCausalLM"},
-    {"gemma2", "Gemma2ForCausalLM"}, {"gemma3", "Gemma3ForCausalLM"}, {"phi3", "Phi3ForCausalLM"}};
 
 // Members of the object, one on each line.
 class Members {
@@ -89,32 +86,38 @@ Result<std::string> rope_scaling(const ModelConfig& c, const std::vector<float>&
          ", \"original_max_position_embeddings\": " + std::to_string(r.scaling.n_ctx_orig) + "}";
 }
 
-void put_gemma(const ModelConfig& c, Members& m) {
-  const auto head = static_cast<double>(c.head_dim);
-  const auto scale = static_cast<double>(c.attention_scale);
-  const auto scalar = c.attention_scale == 0.0f ? head : std::round(1.0 / (scale * scale));
-  m.number("query_pre_attn_scalar", static_cast<std::uint64_t>(scalar));
-  m.number("rope_local_base_freq", c.rope.base_local);
-  if (c.window > 0) {
-    m.number("sliding_window", std::uint64_t{c.window});
-    std::string types;
-    for (std::uint32_t i = 0; i < c.n_layers; ++i) {
-      types += types.empty() ? "[" : ", ";
-      types += c.is_local(i) ? "\"sliding_attention\"" : "\"full_attention\"";
+// The numbers of the architecture's table.
+void put_keys(const ModelConfig& c, Members& m) {
+  for (const Key& key : c.architecture->keys) {
+    if (key.json.empty()) continue;
+    double value = value_of(key, c);
+    if (key.number == at<&ModelConfig::query_scalar> && value == 0.0) {
+      const auto scale = static_cast<double>(c.attention_scale);
+      value = scale == 0.0 ? c.head_dim : std::round(1.0 / (scale * scale));
     }
-    m.raw("layer_types", types + "]");
-    const auto full = std::find(c.local.begin(), c.local.end(), 0);
-    m.number("sliding_window_pattern", static_cast<std::uint64_t>(full - c.local.begin()) + 1);
-  }
-  const auto softcap = [&](const char* key, float value) {
-    if (value > 0.0f) {
-      m.number(key, value);
+    if (value == 0.0 && key.fallback != nullptr && key.fallback(c) == 0.0) continue;
+    if (value == 0.0 && key.null_is_zero) {
+      m.raw(key.json, "null");
+    } else if (key.count != nullptr) {
+      m.number(key.json, static_cast<std::uint64_t>(value));
+    } else if (key.number != nullptr) {
+      m.number(key.json, static_cast<float>(value));
     } else {
-      m.raw(key, "null");
+      m.boolean(key.json, value != 0.0);
     }
-  };
-  softcap("attn_logit_softcapping", c.attention_softcap);
-  softcap("final_logit_softcapping", c.final_softcap);
+  }
+}
+
+void put_windows(const ModelConfig& c, Members& m) {
+  if (c.local.empty()) return;
+  std::string types;
+  for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+    types += types.empty() ? "[" : ", ";
+    types += c.is_local(i) ? "\"sliding_attention\"" : "\"full_attention\"";
+  }
+  m.raw("layer_types", types + "]");
+  const auto full = std::find(c.local.begin(), c.local.end(), 0);
+  m.number("sliding_window_pattern", static_cast<std::uint64_t>(full - c.local.begin()) + 1);
 }
 
 }  // namespace
@@ -125,24 +128,10 @@ Result<std::string> config_json(const ModelConfig& c, const io::Gguf& file,
   return guarded([&]() -> Result<std::string> {
     const Architecture& a = *c.architecture;
     Members m;
-    for (const auto& [architecture, class_name] : class_names) {
-      if (architecture == a.name) m.raw("architectures", "[" + io::json_text(class_name) + "]");
-    }
+    m.raw("architectures", "[" + io::json_text(a.class_name) + "]");
     m.text("model_type", a.model_types.substr(0, a.model_types.find(' ')));
-    m.text(a.post_norms ? "hidden_activation" : "hidden_act",
-           a.post_norms ? "gelu_pytorch_tanh" : "silu");
-    const std::pair<const char*, std::uint32_t> numbers[] = {
-        {"hidden_size", c.dim},
-        {"intermediate_size", c.ffn_dim},
-        {"num_hidden_layers", c.n_layers},
-        {"num_attention_heads", c.n_heads},
-        {"num_key_value_heads", c.n_kv_heads},
-        {"head_dim", c.head_dim},
-        {"vocab_size", c.vocab},
-        {"max_position_embeddings", c.context}};
-    for (const auto& [key, value] : numbers) m.number(key, std::uint64_t{value});
-    m.number("rms_norm_eps", c.norm_eps);
-    m.number("rope_theta", c.rope.base);
+    m.text("hidden_act", activation_names(a.activation).front());
+    put_keys(c, m);
     if (c.rope.dims != c.head_dim) {
       m.number("partial_rotary_factor",
                static_cast<float>(c.rope.dims) / static_cast<float>(c.head_dim));
@@ -152,7 +141,7 @@ Result<std::string> config_json(const ModelConfig& c, const io::Gguf& file,
     }
     ONEPASS_ASSIGN(const std::string scaling, rope_scaling(c, rope_factors));
     if (!scaling.empty()) m.raw("rope_scaling", scaling);
-    if (a.window_period != 0) put_gemma(c, m);
+    put_windows(c, m);
     m.boolean("attention_bias", file.find_tensor("blk.0.attn_q.bias") != nullptr);
     m.boolean("tie_word_embeddings", tied);
     for (const auto& [key, member] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),

@@ -11,14 +11,11 @@
 #include "model/convert.h"
 #include "model/convert_tokenizer.h"
 #include "model/file_rows.h"
-#include "model/source.h"
+#include "model/weight_plan.h"
 #include "quant/affine.h"
 
 namespace onepass::llm {
 namespace {
-
-constexpr std::string_view rope_names[] = {"rope_freqs.weight", "rope_factors_short.weight",
-                                           "rope_factors_long.weight"};
 
 bool is_plain(DType type) noexcept {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
@@ -29,8 +26,7 @@ const io::SafetensorsType& folder_type(DType type) {
 }
 
 struct Part {
-  io::TensorSource from;
-  DType from_type;
+  StoredTensor from;
   std::string name;        // in the folder
   std::uint64_t rows = 0;  // 0: a vector
   std::uint64_t cols = 0;
@@ -45,16 +41,13 @@ struct Part {
 class Converter {
  public:
   Converter(const io::GgufFile& file, const ModelConfig& config, const ConvertOptions& options)
-      : file_(file), c_(config), a_(*config.architecture), options_(options) {}
+      : source_(file), c_(config), a_(*config.architecture), options_(options) {}
 
   Status plan() {
-    if (a_.model_types.empty() || c_.n_experts > 0) {
-      return fail(ErrorCode::unsupported, "models of architecture " + std::string(a_.name) +
-                                              " with experts are not converted to folders");
-    }
-    for (std::uint32_t s = 0; s < file_.n_shards(); ++s) {
-      for (const io::GgufTensor& t : file_.shard(s).tensors()) ONEPASS_TRY(add({&t, s}));
-    }
+    ONEPASS_ASSIGN(WeightPlan plan, plan_weights(c_, source_));
+    ONEPASS_TRY(refuse_scales(plan));
+    for (const WeightPart& p : plan.parts) ONEPASS_TRY(add(p));
+    left_out_ = std::move(plan.left_out);
     type_ = options_.type.value_or(is_plain(embedding_) ? embedding_ : DType::f16);
     return {};
   }
@@ -65,6 +58,7 @@ class Converter {
   const std::vector<float>& rope_factors() const { return factors_[0]; }
   const std::vector<float>& short_factors() const { return factors_[1]; }
   const std::vector<float>& long_factors() const { return factors_[2]; }
+  const std::vector<LeftOut>& left_out() const { return left_out_; }
 
   // The member of config.json, with modules that stay as they are.
   std::string quantization() const {
@@ -106,56 +100,56 @@ class Converter {
   }
 
  private:
-  Status add(const io::TensorSource& from) {
-    const io::GgufTensor& t = *from.info;
-    const auto type = dtype_from_ggml_id(t.type->id);
-    if (!type || !has_file_rows(*type)) {
-      return io::fail_at(ErrorCode::unsupported,
-                         std::string(t.type->name) + " cannot be read as numbers", t.at,
+  Status add(const WeightPart& w) {
+    const StoredTensor& t = w.weight;
+    if (!t.dtype || !has_file_rows(*t.dtype)) {
+      return io::fail_at(ErrorCode::unsupported, t.type + " cannot be read as numbers", t.at,
                          io::clipped(t.name));
     }
-    for (std::size_t i = 0; i < std::size(rope_names); ++i) {
-      if (t.name == rope_names[i]) return read_factors(from, *type, factors_[i]);
+    constexpr Linear Weights::*rope[] = {&Weights::rope_factors, &Weights::rope_short,
+                                         &Weights::rope_long};
+    for (std::size_t i = 0; i < std::size(rope); ++i) {
+      if (w.row->model != nullptr && w.row->model == rope[i]) return read_factors(w, factors_[i]);
     }
-    Part p{.from = from, .from_type = *type, .name = folder_tensor_name(a_, t.name)};
-    const bool paired = a_.rope == ops::RopeMode::interleaved;
-    if (p.name.empty() || t.n_dims > 2 || (paired && t.name.find("attn_qkv.") != t.name.npos)) {
+    const bool pairs = a_.rope == ops::RopeMode::interleaved;
+    const bool fused = w.row->into[1].weights == &LayerWeights::k;
+    if (a_.model_types.empty() || w.row->hf.empty() || w.experts != 0 || (pairs && fused)) {
       return io::fail_at(ErrorCode::unsupported, "there is no place for it in a folder", t.at,
                          io::clipped(t.name));
     }
-    p.cols = t.dims[0];
-    if (t.n_dims == 2) p.rows = t.dims[1];
-    if (a_.post_norms && p.name.find("norm") != p.name.npos) p.add = -1.0f;
-    p.paired = paired &&
-               (t.name.find(".attn_q.") != t.name.npos || t.name.find(".attn_k.") != t.name.npos);
-    if (p.paired && (t.n_dims == 2 ? p.rows : p.cols) % c_.head_dim != 0) {
-      return io::fail_at(ErrorCode::parse, "has no whole heads", t.at, io::clipped(t.name));
+    const std::string module = folder_part(*w.row, w.layer);
+    Part p{.from = t,
+           .name = module + std::string(w.row->suffix),
+           .rows = w.rows,
+           .cols = w.cols,
+           .paired = pairs && w.row->transform == Transform::paired,
+           .add = w.row->transform == Transform::plus_one ? -1.0f : 0.0f};
+    p.affine = options_.bits != 0 && w.rows != 0 && p.cols % options_.group_size == 0;
+    if (w.row->model == &Weights::output) has_head_ = true;
+    if (w.row->model == &Weights::embedding) embedding_ = *t.dtype;
+    if (w.bias) {
+      parts_.push_back({.from = *w.bias,
+                        .name = module + ".bias",
+                        .cols = w.rows != 0 ? w.rows : w.cols,
+                        .paired = p.paired});
     }
-    p.affine = options_.bits != 0 && t.n_dims == 2 && p.cols % options_.group_size == 0;
-    if (t.name == "output.weight") has_head_ = true;
-    if (t.name == "token_embd.weight") embedding_ = *type;
     parts_.push_back(std::move(p));
     return {};
   }
 
-  Status read_factors(const io::TensorSource& from, DType type, std::vector<float>& values) {
-    if (from.info->n_dims != 1 || from.info->dims[0] != c_.rope.dims / 2) {
-      return io::fail_at(ErrorCode::parse,
-                         "has another shape than " + std::to_string(c_.rope.dims / 2),
-                         from.info->at, io::clipped(from.info->name));
-    }
-    std::vector<std::byte> bytes(static_cast<std::size_t>(from.info->bytes));
-    values.resize(static_cast<std::size_t>(from.info->dims[0]));
-    ONEPASS_TRY(file_.read(from, bytes));
-    return rows_to_f32(type, bytes, values);
+  Status read_factors(const WeightPart& w, std::vector<float>& values) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(w.weight.bytes));
+    values.resize(w.cols);
+    ONEPASS_TRY(source_.read(w.weight, 0, bytes));
+    return rows_to_f32(*w.weight.dtype, bytes, values);
   }
 
   Status read(const Part& p, std::uint64_t first, std::span<float> out) const {
-    const std::uint64_t row_bytes = *storage_bytes(p.from_type, p.cols);
+    const std::uint64_t row_bytes = *storage_bytes(*p.from.dtype, p.cols);
     std::vector<std::byte> bytes(out.size() / static_cast<std::size_t>(p.cols) *
                                  static_cast<std::size_t>(row_bytes));
-    ONEPASS_TRY(file_.read(p.from, first * row_bytes, bytes));
-    ONEPASS_TRY(rows_to_f32(p.from_type, bytes, out));
+    ONEPASS_TRY(source_.read(p.from, first * row_bytes, bytes));
+    ONEPASS_TRY(rows_to_f32(*p.from.dtype, bytes, out));
     if (p.add != 0.0f) {
       for (float& v : out) v += p.add;
     }
@@ -191,12 +185,13 @@ class Converter {
     return {};
   }
 
-  const io::GgufFile& file_;
+  const GgufSource source_;
   const ModelConfig& c_;
   const Architecture& a_;
   const ConvertOptions& options_;
   std::vector<Part> parts_;
   std::vector<float> factors_[3];
+  std::vector<LeftOut> left_out_;
   bool has_head_ = false;
   DType embedding_ = DType::f16;
   DType type_ = DType::f16;
@@ -273,6 +268,7 @@ Result<ConvertReport> gguf_to_folder(const std::string& path, const std::string&
     config.rope.long_factors = converter.long_factors();
     ConvertReport report;
     report.architecture = config.architecture->name;
+    report.left_out = converter.left_out();
     ONEPASS_ASSIGN(const std::string json,
                    config_json(config, file.metadata(), converter.rope_factors(), converter.type(),
                                converter.is_tied(), converter.quantization()));

@@ -130,7 +130,7 @@ class SyntheticModel final : public ModelFiles {
   }
   Result<std::vector<FileTensor>> tensors() override {
     std::vector<FileTensor> list;
-    for (const StoredTensor& t : source_.tensors()) {
+    for (const StoredTensor& t : source_.stored()) {
       list.push_back({t.name, t.type, {t.dims.begin(), t.dims.begin() + t.rank}, t.bytes});
     }
     return list;

@@ -6,6 +6,7 @@
 #include "core/workspace.h"
 #include "io/gguf_output.h"
 #include "model/file_rows.h"
+#include "model/weight_plan.h"
 
 namespace onepass::llm {
 namespace {
@@ -62,6 +63,10 @@ Status copy_tensor(const io::GgufFile& file, const io::TensorSource& from, io::G
 Result<QuantizePlan> plan_quantize(const io::GgufFile& file, const QuantizeOptions& options) {
   return guarded([&]() -> Result<QuantizePlan> {
     if (options.mix == nullptr) return fail(ErrorCode::invalid_argument, "quantize: no type");
+    // What could not be run would not be seen to be wrong either.
+    ONEPASS_ASSIGN(const ModelConfig config, read_config(file.metadata()));
+    ONEPASS_ASSIGN(const WeightPlan weights, plan_weights(config, GgufSource(file)));
+    ONEPASS_TRY(refuse_scales(weights));
     MixModel model = mix_model(file);
     model.pure = options.pure;
     QuantizePlan plan;

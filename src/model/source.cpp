@@ -8,44 +8,6 @@
 namespace onepass::llm {
 namespace {
 
-struct NameRow {
-  std::string_view ours, theirs;
-};
-
-constexpr NameRow model_names[] = {
-    {"token_embd", "model.embed_tokens"},
-    {"output_norm", "model.norm"},
-    {"output", "lm_head"},
-};
-constexpr NameRow layer_names[] = {
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_qkv", "self_attn.qkv_proj"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-};
-// Where a row of layer_names means something else.
-constexpr NameRow post_norm_names[] = {
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-};
-constexpr NameRow fused_names[] = {{"ffn_up", "mlp.gate_up_proj"}};
-
-std::string_view lookup(std::span<const NameRow> rows, std::string_view ours) {
-  for (const NameRow& row : rows) {
-    if (row.ours == ours) return row.theirs;
-  }
-  return {};
-}
-
 std::optional<DType> dtype_of(std::string_view type) {
   if (type == "F32") return DType::f32;
   if (type == "F16") return DType::f16;
@@ -56,36 +18,9 @@ std::optional<DType> dtype_of(std::string_view type) {
 
 }  // namespace
 
-std::string folder_tensor_name(const Architecture& architecture, std::string_view name) {
-  const std::size_t dot = name.rfind('.');
-  if (dot == name.npos) return {};
-  std::string_view part = name.substr(0, dot);
-  const std::string_view suffix = name.substr(dot);
-  if (!part.starts_with("blk.")) {
-    const std::string_view theirs = lookup(model_names, part);
-    return theirs.empty() ? std::string() : std::string(theirs) + std::string(suffix);
-  }
-  part.remove_prefix(4);
-  const std::size_t end = part.find('.');
-  if (end == part.npos) return {};
-  const std::string_view layer = part.substr(0, end), ours = part.substr(end + 1);
-  std::string_view theirs;
-  if (architecture.post_norms) theirs = lookup(post_norm_names, ours);
-  if (architecture.fused) theirs = lookup(fused_names, ours);
-  if (theirs.empty()) theirs = lookup(layer_names, ours);
-  if (theirs.empty()) return {};
-  std::string out = "model.layers.";
-  out += layer;
-  out += '.';
-  out += theirs;
-  out += suffix;
-  return out;
-}
+namespace {
 
-std::optional<StoredTensor> GgufSource::find(std::string_view name) const {
-  const auto found = file_.find(name);
-  if (!found) return std::nullopt;
-  const io::GgufTensor& t = *found->info;
+StoredTensor stored_of(const io::GgufTensor& t) {
   StoredTensor s;
   s.name = t.name;
   s.type = t.type->name;
@@ -95,6 +30,38 @@ std::optional<StoredTensor> GgufSource::find(std::string_view name) const {
   s.bytes = t.bytes;
   s.at = t.at;
   return s;
+}
+
+StoredTensor stored_of(const io::Safetensor& t) {
+  StoredTensor s;
+  s.name = t.name;
+  s.type = t.type->name;
+  s.dtype = t.n_dims <= s.dims.size() ? dtype_of(t.type->name) : std::nullopt;
+  s.rank = t.n_dims;
+  for (std::uint32_t d = 0; d < std::min<std::uint32_t>(t.n_dims, 4); ++d) s.dims[d] = t.dims[d];
+  s.bytes = t.bytes;
+  s.at = t.at;
+  return s;
+}
+
+}  // namespace
+
+std::optional<StoredTensor> GgufSource::find(std::string_view name) const {
+  const auto found = file_.find(name);
+  if (!found) return std::nullopt;
+  return stored_of(*found->info);
+}
+
+std::vector<StoredTensor> GgufSource::stored() const {
+  std::vector<StoredTensor> list;
+  for (std::size_t i = 0; i < file_.n_shards(); ++i) {
+    for (const io::GgufTensor& t : file_.shard(i).tensors()) list.push_back(stored_of(t));
+  }
+  return list;
+}
+
+const Harmless* GgufSource::harmless(std::string_view own_name) const {
+  return find_harmless(harmless_tensors(), own_name);
 }
 
 Status GgufSource::read(const StoredTensor& tensor, std::uint64_t offset,
@@ -129,42 +96,92 @@ Result<FolderSource> FolderSource::create(const io::Json& config,
     if (!source.tied_ && !has_head) {
       return tied.error(ErrorCode::not_found, "is false, but the folder has no lm_head.weight");
     }
+    source.name_tensors();
     return source;
   });
 }
 
-std::string FolderSource::translate(std::string_view name) const {
-  if (tied_ && name.starts_with("output.")) return {};
-  return folder_tensor_name(*config_.architecture, name);
+void FolderSource::name_tensors() {
+  const Status named =
+      for_each_tensor(config_, [&](const TensorRow& row, std::uint32_t i) -> Status {
+        if (row.hf.empty() || (tied_ && row.model == &Weights::output)) return {};
+        const std::string ours = gguf_part(row, i), theirs = folder_part(row, i);
+        const float add = row.transform == Transform::plus_one ? 1.0f : 0.0f;
+        for (const char* suffix : {".bias", ".scales", ".biases"}) {
+          names_[ours + suffix] = {theirs + suffix, 0.0f};
+        }
+        names_[ours + std::string(row.suffix)] = {theirs + std::string(row.suffix), add};
+        return {};
+      });
+  static_cast<void>(named);  // nothing in it fails
+}
+
+const std::vector<float>* FolderSource::factors(std::string_view name) const noexcept {
+  const RopeConfig& r = config_.rope;
+  const std::vector<float>* list = name == "rope_freqs.weight"           ? &r.factors
+                                   : name == "rope_factors_short.weight" ? &r.short_factors
+                                   : name == "rope_factors_long.weight"  ? &r.long_factors
+                                                                         : nullptr;
+  return list != nullptr && !list->empty() ? list : nullptr;
 }
 
 std::optional<StoredTensor> FolderSource::find(std::string_view name) const {
-  const std::string theirs = translate(name);
-  if (theirs.empty()) return std::nullopt;
-  const auto found = file_->find(theirs);
+  if (const std::vector<float>* list = factors(name)) {
+    StoredTensor s;
+    s.name = name;
+    s.type = "F32";
+    s.dtype = DType::f32;
+    s.rank = 1;
+    s.dims[0] = list->size();
+    s.bytes = list->size() * sizeof(float);
+    return s;
+  }
+  const auto named = names_.find(name);
+  if (named == names_.end()) return std::nullopt;
+  const auto found = file_->find(named->second.theirs);
   if (!found) return std::nullopt;
-  const io::Safetensor& t = *found->info;
-  StoredTensor s;
-  s.name = theirs;
-  s.type = t.type->name;
-  s.dtype = t.n_dims <= s.dims.size() ? dtype_of(t.type->name) : std::nullopt;
-  s.rank = t.n_dims;
-  for (std::uint32_t d = 0; d < std::min<std::uint32_t>(t.n_dims, 4); ++d) s.dims[d] = t.dims[d];
-  s.bytes = t.bytes;
-  s.at = t.at;
-  // Gemma's norms multiply by 1 + w.
-  if (config_.architecture->post_norms && theirs.find("norm") != theirs.npos) s.add = 1.0f;
+  StoredTensor s = stored_of(*found->info);
+  s.add = named->second.add;
   return s;
+}
+
+std::string FolderSource::own_name(std::string_view name) const {
+  const auto named = names_.find(name);
+  return named == names_.end() ? std::string(name) : named->second.theirs;
+}
+
+std::vector<StoredTensor> FolderSource::stored() const {
+  std::vector<StoredTensor> list;
+  for (std::size_t i = 0; i < file_->n_shards(); ++i) {
+    for (const io::Safetensor& t : file_->shard(i).tensors()) list.push_back(stored_of(t));
+  }
+  return list;
+}
+
+const Harmless* FolderSource::harmless(std::string_view own_name) const {
+  static constexpr Harmless tied_head{"lm_head.*", "config.json says that it is the embedding"};
+  if (tied_ && own_name.starts_with("lm_head.")) return &tied_head;
+  return find_harmless(harmless_folder_tensors(), own_name);
 }
 
 Status FolderSource::read(const StoredTensor& tensor, std::uint64_t offset,
                           std::span<std::byte> out) const {
+  if (const std::vector<float>* list = factors(tensor.name)) {
+    const auto bytes = std::as_bytes(std::span(*list));
+    if (offset > bytes.size() || out.size() > bytes.size() - offset) {
+      return fail(ErrorCode::invalid_argument, "read " + tensor.name + ": out of range");
+    }
+    std::copy_n(bytes.data() + offset, out.size(), out.data());
+    return {};
+  }
   return file_->read(*file_->find(tensor.name), offset, out);
 }
 
 Result<std::optional<AffineFormat>> FolderSource::affine(std::string_view part) const {
   return guarded([&]() -> Result<std::optional<AffineFormat>> {
-    const std::string name = translate(std::string(part) + ".scales");
+    const auto named = names_.find(std::string(part) + ".scales");
+    if (named == names_.end()) return std::optional<AffineFormat>();
+    const std::string& name = named->second.theirs;
     const auto scales = file_->find(name);
     if (!scales) return std::optional<AffineFormat>();
     const std::string module = name.substr(0, name.rfind('.'));

@@ -8,6 +8,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +24,8 @@
 
 namespace onepass::llm {
 
+struct Harmless;
+
 struct StoredTensor {
   std::string name;            // as the file has it
   std::string type;            // likewise
@@ -33,10 +38,22 @@ struct StoredTensor {
   std::vector<float> scales{};          // of a matrix, or of each of several; none: 1
 };
 
+// MLX affine weights.
+struct StoredAffine {
+  StoredTensor weight, scales, biases;
+  AffineFormat format;
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual std::optional<StoredTensor> find(std::string_view name) const = 0;
+  // The name that the source itself has for a tensor.
+  virtual std::string own_name(std::string_view name) const { return std::string(name); }
+  // Every tensor there is, as stored.
+  virtual std::vector<StoredTensor> stored() const = 0;
+  // Why that tensor of the source need not be used; null: it must be.
+  virtual const Harmless* harmless(std::string_view own_name) const = 0;
   // Bytes of the tensor from offset on, as many as out holds.
   virtual Status read(const StoredTensor& tensor, std::uint64_t offset,
                       std::span<std::byte> out) const = 0;
@@ -48,14 +65,13 @@ class WeightSource {
   }
 };
 
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; empty: no such tensor.
-std::string folder_tensor_name(const Architecture& architecture, std::string_view name);
-
 // The file must outlive it.
 class GgufSource final : public WeightSource {
  public:
   explicit GgufSource(const io::GgufFile& file) : file_(file) {}
   std::optional<StoredTensor> find(std::string_view name) const override;
+  std::vector<StoredTensor> stored() const override;
+  const Harmless* harmless(std::string_view own_name) const override;
   Status read(const StoredTensor& tensor, std::uint64_t offset,
               std::span<std::byte> out) const override;
 
@@ -74,15 +90,24 @@ class FolderSource final : public WeightSource {
   const io::SafetensorsFile& file() const noexcept { return *file_; }
 
   std::optional<StoredTensor> find(std::string_view name) const override;
+  std::string own_name(std::string_view name) const override;
+  std::vector<StoredTensor> stored() const override;
+  const Harmless* harmless(std::string_view own_name) const override;
   Status read(const StoredTensor& tensor, std::uint64_t offset,
               std::span<std::byte> out) const override;
   Result<std::optional<AffineFormat>> affine(std::string_view part) const override;
 
  private:
-  // folder_tensor_name, but for the output head of tied models.
-  std::string translate(std::string_view name) const;
+  void name_tensors();
+  // Factors of rotation are numbers of config.json. Null: not one of their names.
+  const std::vector<float>* factors(std::string_view name) const noexcept;
 
   ModelConfig config_;
+  struct Name {
+    std::string theirs;
+    float add = 0.0f;
+  };
+  std::map<std::string, Name, std::less<>> names_;  // by those of GGUF files
   Quantization quantization_;
   bool tied_ = false;  // the embedding is the output head too
   std::shared_ptr<const io::SafetensorsFile> file_;

@@ -7,6 +7,7 @@
 
 #include "core/guarded.h"
 #include "model/architecture.h"
+#include "model/keys.h"
 #include "ops/shared/scalar.h"
 #include "quant/nvfp4.h"
 
@@ -23,8 +24,8 @@ constexpr SyntheticPreset presets[] = {
     {"tiny-qwen2", "qwen2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
     {"tiny-qwen3", "qwen3", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f},
     {"tiny-qwen3moe", "qwen3moe", 256, 4, 8, 4, 64, 768, 4096, 1000000.0f, 8, 2, 256},
-    {"tiny-gemma2", "gemma2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f, 0, 0, 0, 32},
-    {"tiny-gemma3", "gemma3", 256, 6, 8, 4, 64, 768, 4096, 1000000.0f, 0, 0, 0, 32},
+    {"tiny-gemma2", "gemma2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f, 0, 0, 0, 0, 32},
+    {"tiny-gemma3", "gemma3", 256, 6, 8, 4, 64, 768, 4096, 1000000.0f, 0, 0, 0, 0, 32},
     {"tiny-phi3", "phi3", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
 };
 
@@ -174,51 +175,29 @@ bool same_preset(std::string_view a, std::string_view b) {
   return plain[0] == plain[1];
 }
 
-struct Size {
-  std::uint32_t n, k;  // n = 0: a vector of k
-  std::uint32_t experts = 0;
-  bool plain = false;  // f32 in every file
-};
-std::optional<Size> size_of(const ModelConfig& c, std::string_view tensor) {
-  const Architecture& a = *c.architecture;
-  const std::uint32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
-  if (a.name == "qwen2" && tensor.starts_with("blk.")) {
-    if (tensor.ends_with(".attn_q.bias")) return Size{0, q};
-    if (tensor.ends_with(".attn_k.bias") || tensor.ends_with(".attn_v.bias")) return Size{0, kv};
+// Those of the preset, the rest as files of the architecture that do not say it.
+void set_numbers(const SyntheticPreset& preset, ModelConfig& c) {
+  const Architecture& a = *find_architecture(preset.architecture);
+  c.architecture = &a;
+  c.n_layers = preset.layers, c.dim = preset.dim, c.ffn_dim = preset.ffn;
+  c.n_heads = preset.heads, c.n_kv_heads = preset.kv_heads;
+  c.head_dim = c.value_dim = preset.head_dim;
+  c.vocab = preset.vocab, c.context = 8192, c.norm_eps = 1e-5f;
+  c.rope.mode = a.rope, c.rope.dims = c.head_dim, c.rope.base = preset.rope_base;
+  for (const Key& key : a.keys) {
+    if (key.fallback == nullptr || value_of(key, c) != value_of(key, {})) continue;
+    const double value = key.fallback(c);
+    if (key.count != nullptr) key.count(c) = static_cast<std::uint32_t>(value);
+    if (key.number != nullptr) key.number(c) = static_cast<float>(value);
+    if (key.flag != nullptr) key.flag(c) = value != 0.0;
   }
-  if (!tensor.ends_with(".weight")) return std::nullopt;
-  tensor.remove_suffix(7);
-  if (tensor == "token_embd" || tensor == "output") return Size{c.vocab, c.dim};
-  if (tensor == "output_norm") return Size{0, c.dim};
-  if (!tensor.starts_with("blk.")) return std::nullopt;
-  tensor.remove_prefix(4);
-  const std::size_t dot = tensor.find('.');
-  if (dot == tensor.npos) return std::nullopt;
-  tensor.remove_prefix(dot + 1);
-  if (tensor == "attn_norm" || tensor == "ffn_norm") return Size{0, c.dim};
-  if (a.fused && tensor == "attn_qkv") return Size{q + 2 * kv, c.dim};
-  if (!a.fused && tensor == "attn_q") return Size{q, c.dim};
-  if (!a.fused && (tensor == "attn_k" || tensor == "attn_v")) return Size{kv, c.dim};
-  if (tensor == "attn_output") return Size{c.dim, q};
-  if (a.post_norms && (tensor == "post_attention_norm" || tensor == "post_ffw_norm")) {
-    return Size{0, c.dim};
-  }
-  if (c.n_experts > 0) {
-    if (tensor == "ffn_gate_inp") return Size{c.n_experts, c.dim, 0, true};
-    if (tensor == "ffn_gate_exps" || tensor == "ffn_up_exps") {
-      return Size{c.expert_ffn_dim, c.dim, c.n_experts};
-    }
-    if (tensor == "ffn_down_exps") return Size{c.dim, c.expert_ffn_dim, c.n_experts};
-  }
-  if (c.n_experts > 0 && tensor.starts_with("ffn_")) return std::nullopt;
-  if (a.fused && tensor == "ffn_gate") return std::nullopt;
-  if (a.fused && tensor == "ffn_up") return Size{2 * c.ffn_dim, c.dim};
-  if (tensor == "ffn_gate" || tensor == "ffn_up") return Size{c.ffn_dim, c.dim};
-  if (tensor == "ffn_down") return Size{c.dim, c.ffn_dim};
-  if (a.head_norms && (tensor == "attn_q_norm" || tensor == "attn_k_norm")) {
-    return Size{0, c.head_dim};
-  }
-  return std::nullopt;
+  c.rope.scaling.n_ctx_orig = c.context;
+  c.n_experts = preset.experts, c.n_experts_used = preset.experts_used;
+  c.expert_ffn_dim = preset.expert_ffn;
+  if (preset.shared_ffn != 0) c.shared_ffn_dim = preset.shared_ffn;
+  c.window = preset.window;
+  if (c.window > 0) set_period(c, a.window_period);
+  derive_config(c);
 }
 
 }  // namespace
@@ -243,23 +222,9 @@ Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint
     SyntheticSource s;
     s.quant_ = *type;
     s.seed_ = seed;
-    ModelConfig& c = s.config_;
-    c.architecture = find_architecture(preset->architecture);
-    c.name = "synthetic-" + std::string(preset->name) + "-" + std::string(quant);
-    c.n_layers = preset->layers, c.dim = preset->dim, c.ffn_dim = preset->ffn;
-    c.n_heads = preset->heads, c.n_kv_heads = preset->kv_heads, c.head_dim = preset->head_dim;
-    c.vocab = preset->vocab, c.context = 8192, c.norm_eps = 1e-5f;
-    const Architecture& a = *c.architecture;
-    c.rope.mode = a.rope, c.rope.dims = c.head_dim, c.rope.base = preset->rope_base;
-    c.rope.base_local = a.window > 0 ? c.rope.base : 10000.0f;
-    c.n_experts = preset->experts, c.n_experts_used = preset->experts_used;
-    c.expert_ffn_dim = preset->expert_ffn;
-    c.attention_softcap = a.attention_softcap, c.final_softcap = a.final_softcap;
-    if (a.post_norms) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
-    c.window = preset->window;
-    for (std::uint32_t i = 0; c.window > 0 && i < c.n_layers; ++i) {
-      c.local.push_back(i % a.window_period < a.window_period - 1 ? 1 : 0);
-    }
+    set_numbers(*preset, s.config_);
+    s.config_.name = "synthetic-" + std::string(preset->name) + "-" + std::string(quant);
+    s.list_tensors();
     return s;
   });
 }
@@ -270,41 +235,42 @@ DType SyntheticSource::matrix_type(std::uint32_t cols) const noexcept {
   return wide ? DType::q8_0 : DType::f16;
 }
 
-std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
-  const auto size = size_of(config_, name);
-  if (!size) return std::nullopt;
-  StoredTensor t;
-  t.name = name;
-  const bool matrix = size->n > 0;
-  t.dtype = matrix && !size->plain ? matrix_type(size->k) : DType::f32;
-  t.type = onepass::name(*t.dtype);
-  t.rank = size->experts > 0 ? 3 : matrix ? 2 : 1;
-  t.dims = size->experts > 0 ? std::array<std::uint64_t, 4>{size->experts, size->n, size->k, 1}
-           : matrix          ? std::array<std::uint64_t, 4>{size->n, size->k, 1, 1}
-                             : std::array<std::uint64_t, 4>{size->k, 1, 1, 1};
-  t.bytes = *storage_bytes(*t.dtype, t.dims[0] * t.dims[1] * t.dims[2]);
-  return t;
+void SyntheticSource::list_tensors() {
+  const auto add = [&](const std::string& name, DType type, std::vector<std::uint64_t> dims) {
+    StoredTensor t;
+    t.name = name;
+    t.dtype = type;
+    t.type = onepass::name(type);
+    t.rank = static_cast<std::uint32_t>(dims.size());
+    std::uint64_t elements = 1;
+    for (std::size_t i = 0; i < dims.size(); ++i) elements *= t.dims[i] = dims[i];
+    t.bytes = *storage_bytes(type, elements);
+    by_name_[name] = tensors_.size();
+    tensors_.push_back(std::move(t));
+  };
+  const Status listed =
+      for_each_tensor(config_, [&](const TensorRow& row, std::uint32_t i) -> Status {
+        if (row.need == Need::optional) return {};
+        const std::uint64_t rows = row_count(row, config_);
+        const std::uint32_t cols = extent(row.cols, config_);
+        const std::string part = gguf_part(row, i);
+        std::vector<std::uint64_t> dims{cols};
+        if (rows != 0) dims.insert(dims.begin(), rows);
+        if (row.form == TensorForm::experts) dims.insert(dims.begin(), config_.n_experts);
+        const bool plain = rows == 0 || row.plain;
+        add(part + std::string(row.suffix), plain ? DType::f32 : matrix_type(cols), dims);
+        if (row.bias != Need::required && row.bias != Need::usual) return {};
+        dims.pop_back();
+        add(part + ".bias", DType::f32, rows != 0 ? dims : std::vector<std::uint64_t>{cols});
+        return {};
+      });
+  static_cast<void>(listed);  // nothing in it fails
 }
 
-std::vector<StoredTensor> SyntheticSource::tensors() const {
-  std::vector<StoredTensor> list;
-  const auto add = [&](const std::string& name) {
-    if (auto t = find(name)) list.push_back(std::move(*t));
-  };
-  for (const char* name : {"token_embd.weight", "output_norm.weight", "output.weight"}) add(name);
-  for (std::uint32_t i = 0; i < config_.n_layers; ++i) {
-    for (const char* name :
-         {"attn_norm.weight",   "attn_q.weight",        "attn_q.bias",
-          "attn_k.weight",      "attn_k.bias",          "attn_v.weight",
-          "attn_v.bias",        "attn_qkv.weight",      "attn_q_norm.weight",
-          "attn_k_norm.weight", "attn_output.weight",   "post_attention_norm.weight",
-          "ffn_norm.weight",    "ffn_gate.weight",      "ffn_up.weight",
-          "ffn_down.weight",    "ffn_gate_inp.weight",  "ffn_gate_exps.weight",
-          "ffn_up_exps.weight", "ffn_down_exps.weight", "post_ffw_norm.weight"}) {
-      add("blk." + std::to_string(i) + "." + name);
-    }
-  }
-  return list;
+std::optional<StoredTensor> SyntheticSource::find(std::string_view name) const {
+  const auto at = by_name_.find(name);
+  if (at == by_name_.end()) return std::nullopt;
+  return tensors_[at->second];
 }
 
 Status SyntheticSource::read(const StoredTensor& tensor, std::uint64_t offset,

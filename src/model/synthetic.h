@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@ struct SyntheticPreset {
   std::uint32_t dim, layers, heads, kv_heads, head_dim, ffn, vocab;
   float rope_base;
   std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
+  std::uint32_t shared_ffn = 0;
   std::uint32_t window = 0;  // of the architecture's local layers
 };
 std::span<const SyntheticPreset> synthetic_presets() noexcept;
@@ -34,16 +37,20 @@ class SyntheticSource final : public WeightSource {
   // that are no whole blocks fall back to q8_0, then f16, as in published files.
   static Result<SyntheticSource> create(std::string_view spec, std::uint64_t seed = 1);
   const ModelConfig& config() const noexcept { return config_; }
-  std::vector<StoredTensor> tensors() const;  // all there are
 
   std::optional<StoredTensor> find(std::string_view name) const override;
+  std::vector<StoredTensor> stored() const override { return tensors_; }
+  const Harmless* harmless(std::string_view) const override { return nullptr; }
   Status read(const StoredTensor& tensor, std::uint64_t offset,
               std::span<std::byte> out) const override;
 
  private:
   DType matrix_type(std::uint32_t cols) const noexcept;
+  void list_tensors();
 
   ModelConfig config_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;
   DType quant_ = DType::f32;
   std::uint64_t seed_ = 1;
 };

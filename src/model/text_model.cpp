@@ -15,6 +15,11 @@ class CountedSource final : public WeightSource {
   std::optional<StoredTensor> find(std::string_view name) const override {
     return source_.find(name);
   }
+  std::string own_name(std::string_view name) const override { return source_.own_name(name); }
+  std::vector<StoredTensor> stored() const override { return source_.stored(); }
+  const Harmless* harmless(std::string_view own_name) const override {
+    return source_.harmless(own_name);
+  }
   Status read(const StoredTensor& tensor, std::uint64_t offset,
               std::span<std::byte> out) const override {
     ONEPASS_TRY(source_.read(tensor, offset, out));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,34 +17,42 @@
 
 namespace onepass::llm {
 
-// y = x * weight^T [+ bias].
+struct TensorRow;
+
+// y = x * weight^T [+ bias]; of a norm y = norm(x) * weight [+ bias].
 struct Linear {
-  Tensor weight;  // [n, k]; of MLX affine weights that are not packed u32 [n, k * bits / 32]
+  Tensor weight;  // [n, k], of experts [experts, n, k], of norms f32 [k]; of MLX affine weights
+                  // that are not packed u32 [n, k * bits / 32]
   Tensor scales{}, biases{};  // of those [n, k / group_size], else none
   AffineFormat affine{};
-  Tensor bias{};  // f32 [n] or none
+  Tensor bias{};  // f32 [n], of norms [k], or none
+
+  explicit operator bool() const noexcept { return static_cast<bool>(weight); }
 };
 
+// What a model has no tensor for is empty.
 struct LayerWeights {
-  Tensor attn_norm;
+  Linear attn_norm;
   Linear q, k, v, o;
-  Tensor q_norm{}, k_norm{};  // [head_dim]
-  Tensor post_attention_norm{};
-  Tensor ffn_norm;
-  Linear gate, up, down;                                // without experts
-  Linear router;                                        // [experts, dim]
-  Tensor gate_experts{}, up_experts{}, down_experts{};  // [experts, n, k]
-  Tensor post_ffn_norm{};
+  Linear q_norm, k_norm;  // [head_dim], or of a whole row
+  Linear post_attention_norm;
+  Linear ffn_norm;
+  Linear gate, up, down;                          // without experts
+  Linear router, router_bias;                     // [experts, dim], [experts]
+  Linear gate_experts, up_experts, down_experts;  // [experts, n, k]
+  Linear shared_router;                           // [1, dim]
+  Linear shared_gate, shared_up, shared_down;     // of the experts that every token uses
+  Linear post_ffn_norm;
 };
 
 struct Weights {
   Linear embedding;  // [vocab, dim]
   std::vector<LayerWeights> layers;
-  Tensor output_norm;
+  Linear output_norm;
   Linear output;  // [vocab, dim]; the embedding where the file has none of its own
   // Divisors of rope angles, f32 [rope dims / 2] or none: for every context, for contexts up to the
   // original one, for longer ones.
-  Tensor rope_factors{}, rope_short{}, rope_long{};
+  Linear rope_factors, rope_short, rope_long;
 };
 
 struct UploadedTensor {
@@ -60,13 +69,16 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
 
 // MLX affine weights: packed where the device has kernels for that, else the three tensors as they
 // are. Buffers go to `buffers`.
-struct StoredAffine {
-  StoredTensor weight, scales, biases;
-  AffineFormat format;
-};
 Result<Linear> upload_affine(const Device& device, const WeightSource& source,
                              const StoredAffine& stored, std::uint64_t first_row,
                              std::uint32_t rows, std::uint32_t cols, std::vector<Buffer>& buffers);
+
+// One weight of a model, and where it comes from.
+struct LoadedPart {
+  const TensorRow* row;
+  std::uint32_t layer;
+  Linear weights;
+};
 
 // Immutable after load; shared by any number of decoders.
 class Model {
@@ -80,6 +92,8 @@ class Model {
   const Device& device() const noexcept { return device_; }
   const ModelConfig& config() const noexcept { return config_; }
   const Weights& weights() const noexcept { return weights_; }
+  // Every weight once, tied or not.
+  std::span<const LoadedPart> parts() const noexcept { return parts_; }
   std::uint64_t weight_bytes() const noexcept;
   // Of these, what one token's pass reads: one row of the embedding, the experts that are used.
   std::uint64_t token_bytes() const noexcept;
@@ -91,6 +105,7 @@ class Model {
   Device device_;
   ModelConfig config_;
   Weights weights_;
+  std::vector<LoadedPart> parts_;
   std::vector<Buffer> buffers_;
 };
 

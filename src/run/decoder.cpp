@@ -103,14 +103,9 @@ void Decoder::forward(GraphSession& s, const ModelConfig& c, const View& step, s
                       const Tensor& logits) const {
   const Weights& w = model_->weights();
   const bool hidden = static_cast<bool>(logits);
-  const Tensor h = c.architecture->forward(s, {c, w, cache_, step, rows, context_, hidden});
-  if (!hidden) return;
-  const Tensor x = s.scratch(DType::f32, {rows, c.dim});
-  ops::rms_norm(s, {.x = h, .weight = w.output_norm, .out = x, .eps = c.norm_eps});
-  linear(s, w.output, x, logits);
-  if (c.final_softcap > 0.0f) {
-    ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
-  }
+  const ForwardArgs args{c, w, cache_, step, rows, context_, hidden};
+  const Tensor h = c.architecture->forward(s, args);
+  if (hidden) output_head(s, args, h, logits);
 }
 
 void Decoder::choose(GraphSession& s, const View& step, const SamplingOptions& options) const {

@@ -191,7 +191,7 @@ class BadConfigs : public testing::TestWithParam<BadConfig> {};
 TEST_P(BadConfigs, AreRefused) {
   const BadConfig& bad = GetParam();
   reference::Model m = RandomModel({.layers = 1, .dim = 128, .ffn = 192}, 3).model();
-  const FolderWriter writer(m, {.bits = 4, .extra = "\"rope_scaling\": null, \"pad\": [],"});
+  const FolderWriter writer(m, {.bits = 4, .extra = "\"rope_scaling\": null, \"id2label\": [],"});
   const TempFolder folder;
   writer.write(folder);
   std::string text = writer.config_text();
@@ -231,8 +231,8 @@ const BadConfig bad_configs[] = {
      "\"num_hidden_layers\": -1"},
     {"layers_text", parse, "num_hidden_layers", "\"num_hidden_layers\": 1",
      "\"num_hidden_layers\": \"1\""},
-    {"layers_2_of_1", not_found, "blk.1.attn_norm.weight", "\"num_hidden_layers\": 1",
-     "\"num_hidden_layers\": 2"},
+    {"layers_2_of_1", not_found, "model.layers.1.input_layernorm.weight",
+     "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"},
     {"dim_other", parse, "model.embed_tokens.weight", "\"hidden_size\": 128",
      "\"hidden_size\": 64"},
     {"heads_0", parse, "num_attention_heads", "\"num_attention_heads\": 4",
@@ -251,10 +251,10 @@ const BadConfig bad_configs[] = {
     {"scaling_llama3", parse, "rope_scaling.high_freq_factor", "\"rope_scaling\": null",
      "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
      "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}"},
-    {"partial", unsupported, "partial_rotary_factor", "\"pad\": []",
+    {"partial", unsupported, "partial_rotary_factor", "\"id2label\": []",
      "\"partial_rotary_factor\": 0.5"},
-    {"activation", unsupported, "hidden_act", "\"pad\": []", "\"hidden_act\": \"relu\""},
-    {"experts", unsupported, "num_local_experts", "\"pad\": []", "\"num_local_experts\": 8"},
+    {"activation", unsupported, "hidden_act", "\"id2label\": []", "\"hidden_act\": \"relu\""},
+    {"experts", unsupported, "num_local_experts", "\"id2label\": []", "\"num_local_experts\": 8"},
     {"bits_7", unsupported, "quantization.bits", "\"bits\": 4", "\"bits\": 7"},
     {"bits_missing", not_found, "quantization.bits", "\"bits\": 4,", ""},
     {"group_16", unsupported, "quantization.group_size", "\"group_size\": 64",
@@ -262,7 +262,12 @@ const BadConfig bad_configs[] = {
     {"group_32", parse, "model.embed_tokens.scales", "\"group_size\": 64", "\"group_size\": 32"},
     {"bits_8", parse, "model.embed_tokens.weight", "\"bits\": 4", "\"bits\": 8"},
     {"mode", unsupported, "quantization.mode", "\"affine\"", "\"mxfp4\""},
-    {"not_quantized", parse, "model.embed_tokens", "\"quantization\"", "\"x\""},
+    {"not_quantized", parse, "model.embed_tokens", "\"quantization\"", "\"label2id\""},
+    {"unknown_member", unsupported, "swiglu_limit", "\"id2label\": []", "\"swiglu_limit\": 7.0"},
+    {"unknown_member_of_scaling", unsupported, "rope_scaling.mscale", "\"rope_scaling\": null",
+     "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"mscale\": 1.0}"},
+    {"windows_in_use", unsupported, "use_sliding_window", "\"id2label\": []",
+     "\"use_sliding_window\": true"},
     {"module_number", parse, "quantization.model.norm", "\"mode\"", "\"model.norm\": 3, \"mode\""},
     {"module_false", parse, "model.embed_tokens", "\"mode\"",
      "\"model.embed_tokens\": false, \"mode\""},

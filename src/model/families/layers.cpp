@@ -17,6 +17,19 @@ void linear(GraphSession& s, const Linear& w, const Tensor& x, const Tensor& out
   if (w.bias) ops::add(s, {.a = out, .b = w.bias, .out = out});
 }
 
+namespace {
+
+void norm(GraphSession& s, const ModelConfig& c, const Linear& w, const Tensor& x,
+          const Tensor& out) {
+  if (c.architecture->norm == NormKind::layer) {
+    ops::layer_norm(s, {.x = x, .weight = w.weight, .bias = w.bias, .out = out, .eps = c.norm_eps});
+  } else {
+    ops::rms_norm(s, {.x = x, .weight = w.weight, .out = out, .eps = c.norm_eps});
+  }
+}
+
+}  // namespace
+
 Tensor Layers::linear(const Linear& w, const Tensor& x) const {
   const Tensor out = rows(w.weight.shape[0]);
   llm::linear(s_, w, x, out);
@@ -42,18 +55,21 @@ Tensor Layers::embed() const {
   return out;
 }
 
-Tensor Layers::norm(const Tensor& x, const Tensor& weight) const {
+Tensor Layers::norm(const Tensor& x, const Linear& w) const {
+  if (!w) return x;
   const Tensor out = rows(x.shape.last());
-  ops::rms_norm(s_, {.x = x, .weight = weight, .out = out, .eps = c_.norm_eps});
+  onepass::llm::norm(s_, c_, w, x, out);
   return out;
 }
 
-Tensor Layers::norm_heads(const Tensor& x, const Tensor& weight) const {
+Tensor Layers::norm_heads(const Tensor& x, const Linear& w) const {
+  if (!w) return x;
   const Tensor out = rows(x.shape.last());
+  const std::uint32_t width = w.weight.shape.last();
   const auto as_rows = [&](const Tensor& t) {
-    return tensor(t.view, t.dtype, {a_.rows * (t.shape.last() / c_.head_dim), c_.head_dim});
+    return tensor(t.view, t.dtype, {a_.rows * (t.shape.last() / width), width});
   };
-  ops::rms_norm(s_, {.x = as_rows(x), .weight = weight, .out = as_rows(out), .eps = c_.norm_eps});
+  onepass::llm::norm(s_, c_, w, as_rows(x), as_rows(out));
   return out;
 }
 
@@ -63,12 +79,41 @@ Tensor Layers::add(const Tensor& a, const Tensor& b) const {
   return out;
 }
 
+Tensor Layers::scaled(const Tensor& x) const {
+  if (c_.residual_scale == 1.0f) return x;
+  const Tensor out = rows(x.shape.last());
+  ops::scale(s_, {.x = x, .out = out, .factor = c_.residual_scale});
+  return out;
+}
+
+Tensor Layers::join(const Tensor& residual, const Tensor& x, const Linear& norm_after) const {
+  return add(residual, scaled(norm(x, norm_after)));
+}
+
+Tensor Layers::attention(std::uint32_t i, const Tensor& x) const {
+  const LayerWeights& w = a_.weights.layers[i];
+  const Tensor wide_q = linear(w.q, x), wide_k = linear(w.k, x), v = linear(w.v, x);
+  const Tensor q = norm_heads(wide_q, w.q_norm), k = norm_heads(wide_k, w.k_norm);
+  rotate(i, q);
+  rotate(i, k);
+  return linear(w.o, attend(i, q, k, v));
+}
+
+void Layers::fill_cache(std::uint32_t i, const Tensor& x) const {
+  const LayerWeights& w = a_.weights.layers[i];
+  const Tensor wide_k = linear(w.k, x), v = linear(w.v, x);
+  const Tensor k = norm_heads(wide_k, w.k_norm);
+  rotate(i, k);
+  store(i, k, v);
+}
+
 void Layers::rotate(std::uint32_t i, const Tensor& x) const {
-  const bool local = c_.is_local(i);
   const RopeConfig& r = c_.rope;
+  if (i < r.still.size() && r.still[i] != 0) return;
+  const bool local = c_.is_local(i) && !c_.architecture->scaled_windows;
   const Weights& w = a_.weights;
   const bool long_context = a_.context > r.scaling.n_ctx_orig;
-  const Tensor& by_context = long_context ? w.rope_long : w.rope_short;
+  const Tensor& by_context = long_context ? w.rope_long.weight : w.rope_short.weight;
   ops::rope(s_, {.x = heads(x),
                  .out = heads(x),
                  .positions = a_.step,
@@ -77,7 +122,7 @@ void Layers::rotate(std::uint32_t i, const Tensor& x) const {
                  .rope_dim = r.dims,
                  .freq_factors = local        ? Tensor{}
                                  : by_context ? by_context
-                                              : w.rope_factors,
+                                              : w.rope_factors.weight,
                  .scaling = local ? ops::RopeScaling{} : r.scaling});
 }
 
@@ -101,16 +146,49 @@ Tensor Layers::attend(std::uint32_t i, const Tensor& q, const Tensor& k, const T
   return out;
 }
 
-Tensor Layers::silu_mul(const Tensor& gate, const Tensor& up) const {
-  const Tensor out = rows(gate.shape.last());
-  ops::silu_mul(s_, {.a = gate, .b = up, .out = out});
+Tensor Layers::gated(const Tensor& gate, const Tensor& up, const Tensor& out) const {
+  switch (c_.architecture->activation) {
+    case Activation::silu:
+      ops::silu_mul(s_, {.a = gate, .b = up, .out = out});
+      break;
+    case Activation::gelu:
+      ops::gelu_mul(s_, {.a = gate, .b = up, .out = out});
+      break;
+    case Activation::relu2:
+      ops::relu2(s_, {.x = gate, .out = out});
+      ops::mul(s_, {.a = out, .b = up, .out = out});
+      break;
+  }
   return out;
 }
 
-Tensor Layers::gelu_mul(const Tensor& gate, const Tensor& up) const {
-  const Tensor out = rows(gate.shape.last());
-  ops::gelu_mul(s_, {.a = gate, .b = up, .out = out});
-  return out;
+Tensor Layers::network(const Linear& gate, const Linear& up, const Linear& down,
+                       const Tensor& x) const {
+  if (gate) {
+    const Tensor a = linear(gate, x), b = linear(up, x);
+    return linear(down, gated(a, b, rows(a.shape.last())));
+  }
+  const Tensor a = linear(up, x), out = rows(a.shape.last());
+  switch (c_.architecture->activation) {
+    case Activation::silu:
+      ops::silu(s_, {.x = a, .out = out});
+      break;
+    case Activation::gelu:
+      ops::gelu(s_, {.x = a, .out = out});
+      break;
+    case Activation::relu2:
+      ops::relu2(s_, {.x = a, .out = out});
+      break;
+  }
+  return linear(down, out);
+}
+
+Tensor Layers::feed_forward(std::uint32_t i, const Tensor& x, const Tensor& residual) const {
+  const LayerWeights& w = a_.weights.layers[i];
+  if (!c_.has_experts(i)) return join(residual, network(w.gate, w.up, w.down, x), w.post_ffn_norm);
+  const bool direct = !w.post_ffn_norm && c_.residual_scale == 1.0f;
+  if (direct) return experts(w, x, residual);
+  return join(residual, experts(w, x, {}), w.post_ffn_norm);
 }
 
 Tensor Layers::experts(const LayerWeights& w, const Tensor& x, const Tensor& residual) const {
@@ -119,15 +197,48 @@ Tensor Layers::experts(const LayerWeights& w, const Tensor& x, const Tensor& res
     return s_.scratch(DType::f32, {a_.rows, used, width});
   };
   const Tensor ids = s_.scratch(DType::u32, {a_.rows, used}), weights = rows(used);
-  ops::moe_gate(s_, {.logits = linear(w.router, x), .ids = ids, .weights = weights});
-  const Tensor gate = pairs(ffn), up = pairs(ffn), gated = pairs(ffn), down = pairs(c_.dim);
-  ops::matmul_id(s_, {.x = x, .weight = w.gate_experts, .ids = ids, .out = gate});
-  ops::matmul_id(s_, {.x = x, .weight = w.up_experts, .ids = ids, .out = up});
-  ops::silu_mul(s_, {.a = gate, .b = up, .out = gated});
-  ops::matmul_id(s_, {.x = gated, .weight = w.down_experts, .ids = ids, .out = down});
+  ops::moe_gate(s_, {.logits = linear(w.router, x),
+                     .ids = ids,
+                     .weights = weights,
+                     .bias = w.router_bias.weight,
+                     .score = c_.gate.sigmoid ? ops::MoeScore::sigmoid : ops::MoeScore::softmax,
+                     .renormalise = c_.gate.renormalise,
+                     .scale = c_.gate.scale});
+  const Tensor gate = pairs(ffn), up = pairs(ffn), down = pairs(c_.dim);
+  ops::matmul_id(s_, {.x = x, .weight = w.gate_experts.weight, .ids = ids, .out = gate});
+  ops::matmul_id(s_, {.x = x, .weight = w.up_experts.weight, .ids = ids, .out = up});
+  const Tensor inner = gated(gate, up, pairs(ffn));
+  ops::matmul_id(s_, {.x = inner, .weight = w.down_experts.weight, .ids = ids, .out = down});
+  Tensor shared{}, shared_gate{};
+  if (w.shared_up) {
+    shared = network(w.shared_gate, w.shared_up, w.shared_down, x);
+    if (w.shared_router) {
+      const Tensor logit = linear(w.shared_router, x);
+      shared_gate = tensor(logit.view, logit.dtype, {a_.rows});
+    }
+  }
   const Tensor out = rows(c_.dim);
-  ops::moe_reduce(s_, {.y = down, .weights = weights, .out = out, .residual = residual});
+  ops::moe_reduce(s_, {.y = down,
+                       .weights = weights,
+                       .out = out,
+                       .residual = residual,
+                       .shared = shared,
+                       .shared_gate = shared_gate});
   return out;
+}
+
+void output_head(GraphSession& s, const ForwardArgs& a, const Tensor& hidden,
+                 const Tensor& logits) {
+  const ModelConfig& c = a.config;
+  const Tensor x = s.scratch(DType::f32, {a.rows, c.dim});
+  norm(s, c, a.weights.output_norm, hidden, x);
+  linear(s, a.weights.output, x, logits);
+  if (c.logit_scale != 1.0f) {
+    ops::scale(s, {.x = logits, .out = logits, .factor = c.logit_scale});
+  }
+  if (c.final_softcap > 0.0f) {
+    ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
+  }
 }
 
 }  // namespace onepass::llm

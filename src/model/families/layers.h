@@ -2,7 +2,7 @@
 //
 //   const Layers n(s, args);
 //   Tensor h = n.embed();
-//   h = n.add(h, n.linear(w.o, n.attend(i, q, k, v)));
+//   h = n.join(h, n.attention(i, n.norm(h, w.attn_norm)), w.post_attention_norm);
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,31 @@ class Layers {
   Layers(GraphSession& s, const ForwardArgs& a) : s_(s), a_(a), c_(a.config) {}
 
   Tensor embed() const;  // [rows, dim] of the step's tokens
-  Tensor norm(const Tensor& x, const Tensor& weight) const;
-  // Each head of x [rows, heads * head_dim] on its own.
-  Tensor norm_heads(const Tensor& x, const Tensor& weight) const;
+  // Of the architecture's kind; x itself where the model has none there.
+  Tensor norm(const Tensor& x, const Linear& w) const;
+  // Each head of x [rows, heads * head_dim] on its own, or whole rows, as the weights are.
+  Tensor norm_heads(const Tensor& x, const Linear& w) const;
   Tensor linear(const Linear& w, const Tensor& x) const;
   Tensor add(const Tensor& a, const Tensor& b) const;
+  // residual + scale of residuals * norm(x).
+  Tensor join(const Tensor& residual, const Tensor& x, const Linear& norm_after) const;
+
+  // Attention of layer i, with its products, norms of heads and rotation.
+  Tensor attention(std::uint32_t i, const Tensor& x) const;
+  // Of it, only what later tokens need.
+  void fill_cache(std::uint32_t i, const Tensor& x) const;
   // Turns every head of x by its row's position, as layer i does.
   void rotate(std::uint32_t i, const Tensor& x) const;
   void store(std::uint32_t i, const Tensor& k, const Tensor& v) const;  // in the cache of layer i
   // Stores k and v and attends to what q may see in the cache of layer i.
   Tensor attend(std::uint32_t i, const Tensor& q, const Tensor& k, const Tensor& v) const;
-  Tensor silu_mul(const Tensor& gate, const Tensor& up) const;
-  Tensor gelu_mul(const Tensor& gate, const Tensor& up) const;
-  // residual + the weighted sum of the experts that the router picks for each row of x.
+
+  // residual + the feed-forward network or the experts of layer i.
+  Tensor feed_forward(std::uint32_t i, const Tensor& x, const Tensor& residual) const;
+  // With a gate or, where there is none, without.
+  Tensor network(const Linear& gate, const Linear& up, const Linear& down, const Tensor& x) const;
+  // The weighted sum of the experts that the router picks for each row of x, with those that every
+  // row uses; + residual where one is given.
   Tensor experts(const LayerWeights& w, const Tensor& x, const Tensor& residual) const;
 
  private:
@@ -36,11 +48,16 @@ class Layers {
   Tensor heads(const Tensor& x) const {
     return tensor(x.view, x.dtype, {a_.rows, x.shape.last() / c_.head_dim, c_.head_dim});
   }
+  Tensor gated(const Tensor& gate, const Tensor& up, const Tensor& out) const;
+  Tensor scaled(const Tensor& x) const;  // by that of residuals
 
   GraphSession& s_;
   const ForwardArgs& a_;
   const ModelConfig& c_;
 };
+
+// Logits [rows, vocab] of the hidden rows of a pass.
+void output_head(GraphSession& s, const ForwardArgs& a, const Tensor& hidden, const Tensor& logits);
 
 // out = x * weight^T [+ bias].
 void linear(GraphSession& s, const Linear& w, const Tensor& x, const Tensor& out);

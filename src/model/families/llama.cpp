@@ -1,34 +1,26 @@
-#include "model/families/layers.h"
+#include "model/families/tables.h"
 
 namespace onepass::llm {
+namespace {
 
-// Llama, Mistral, SmolLM, Mixtral; Qwen 2 with biases of q, k and v; Phi 3 with part of a head
-// turned.
-Tensor llama(GraphSession& s, const ForwardArgs& a) {
-  const Layers n(s, a);
-  Tensor h = n.embed();
-  for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
-    const LayerWeights& w = a.weights.layers[i];
-    const Tensor x = n.norm(h, w.attn_norm);
-    if (a.ends_at(i)) {
-      const Tensor k = n.linear(w.k, x), v = n.linear(w.v, x);
-      n.rotate(i, k);
-      n.store(i, k, v);
-      return {};
-    }
-    const Tensor q = n.linear(w.q, x), k = n.linear(w.k, x), v = n.linear(w.v, x);
-    n.rotate(i, q);
-    n.rotate(i, k);
-    const Tensor r = n.add(h, n.linear(w.o, n.attend(i, q, k, v)));
+constexpr auto keys = join(size_keys, rms_keys, rope_keys, softcap_keys, expert_keys);
+constexpr auto tensors =
+    join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
+         gated_tensors, expert_tensors, rope_factor_tensors);
 
-    const Tensor y = n.norm(r, w.ffn_norm);
-    if (a.config.n_experts > 0) {
-      h = n.experts(w, y, r);
-    } else {
-      h = n.add(r, n.linear(w.down, n.silu_mul(n.linear(w.gate, y), n.linear(w.up, y))));
-    }
-  }
-  return h;
-}
+}  // namespace
+
+// Llama, Mistral, SmolLM, TinyLlama; with experts Mixtral, whose experts are as wide as a network.
+constinit const Architecture llama_row{
+    .name = "llama",
+    .model_types = "llama mistral",
+    .class_name = "LlamaForCausalLM",
+    .rope = ops::RopeMode::interleaved,
+    .forward = transformer,
+    .keys = keys,
+    .tensors = tensors,
+    .harmless_keys = ignored_window,
+    .derive = [](ModelConfig& c) { c.expert_ffn_dim = c.ffn_dim; },
+};
 
 }  // namespace onepass::llm

@@ -1,34 +1,52 @@
-#include "model/families/layers.h"
+#include "model/families/tables.h"
 
 namespace onepass::llm {
+namespace {
 
-// Qwen 3, with and without experts: a norm on each head of q and k before they turn.
-Tensor qwen3(GraphSession& s, const ForwardArgs& a) {
-  const Layers n(s, a);
-  Tensor h = n.embed();
-  for (std::uint32_t i = 0; i < a.config.n_layers; ++i) {
-    const LayerWeights& w = a.weights.layers[i];
-    const Tensor x = n.norm(h, w.attn_norm);
-    if (a.ends_at(i)) {
-      const Tensor k = n.norm_heads(n.linear(w.k, x), w.k_norm), v = n.linear(w.v, x);
-      n.rotate(i, k);
-      n.store(i, k, v);
-      return {};
-    }
-    const Tensor wide_q = n.linear(w.q, x), wide_k = n.linear(w.k, x), v = n.linear(w.v, x);
-    const Tensor q = n.norm_heads(wide_q, w.q_norm), k = n.norm_heads(wide_k, w.k_norm);
-    n.rotate(i, q);
-    n.rotate(i, k);
-    const Tensor r = n.add(h, n.linear(w.o, n.attend(i, q, k, v)));
+constexpr auto keys = join(size_keys, rms_keys, rope_keys, softcap_keys);
+constexpr auto tensors =
+    join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
+         head_norm_tensors, gated_tensors, rope_factor_tensors);
 
-    const Tensor y = n.norm(r, w.ffn_norm);
-    if (a.config.n_experts > 0) {
-      h = n.experts(w, y, r);
-    } else {
-      h = n.add(r, n.linear(w.down, n.silu_mul(n.linear(w.gate, y), n.linear(w.up, y))));
-    }
-  }
-  return h;
-}
+constexpr std::array mixture_keys{
+    Key{.gguf = "expert_count", .count = at<&ModelConfig::n_experts>, .min = 1, .max = max_experts},
+    Key{.gguf = "expert_used_count", .count = at<&ModelConfig::n_experts_used>, .max = max_experts},
+    Key{.gguf = "expert_feed_forward_length",
+        .count = at<&ModelConfig::expert_ffn_dim>,
+        .min = 1,
+        .max = max_width,
+        .fallback =
+            [](const ModelConfig& c) {
+              return c.n_experts_used > 0 ? double{1} * (c.ffn_dim / c.n_experts_used) : 0.0;
+            }},
+};
+constexpr auto moe_keys = join(keys, mixture_keys);
+constexpr auto moe_tensors =
+    join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
+         head_norm_tensors, expert_tensors, rope_factor_tensors);
+
+}  // namespace
+
+// Qwen 3: a norm on each head of queries and keys before they turn.
+constinit const Architecture qwen3_row{
+    .name = "qwen3",
+    .model_types = "qwen3",
+    .class_name = "Qwen3ForCausalLM",
+    .rope = ops::RopeMode::neox,
+    .forward = transformer,
+    .keys = keys,
+    .tensors = tensors,
+    .harmless_keys = ignored_window,
+};
+
+constinit const Architecture qwen3moe_row{
+    .name = "qwen3moe",
+    .class_name = "Qwen3MoeForCausalLM",
+    .rope = ops::RopeMode::neox,
+    .forward = transformer,
+    .keys = moe_keys,
+    .tensors = moe_tensors,
+    .harmless_keys = ignored_window,
+};
 
 }  // namespace onepass::llm

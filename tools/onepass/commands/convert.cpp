@@ -69,6 +69,10 @@ Status run_convert(ConvertArgs& args) {
                 r.architecture.c_str(), static_cast<unsigned long long>(r.tensors),
                 static_cast<unsigned long long>(r.values), show_bytes(r.bytes).c_str(), bits);
   ONEPASS_TRY(put(line));
+  for (const llm::LeftOut& l : r.left_out) {
+    std::cerr << l.tensors << " tensors are left out, such as " << l.name << ": " << l.reason
+              << "\n";
+  }
   if (!r.tokenizer) std::cerr << "the new model has no tokenizer\n";
   return {};
 }

@@ -96,6 +96,12 @@ std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
     json.key("head_dim").value(c.head_dim).key("ffn_dim").value(c.ffn_dim);
     json.key("experts").value(c.n_experts).key("experts_used").value(c.n_experts_used);
   }
+  json.key("left_out").begin_array();
+  for (const llm::LeftOut& l : info.left_out) {
+    json.begin_object().key("first").value(l.name).key("tensors").value(l.tensors);
+    json.key("reason").value(l.reason).end_object();
+  }
+  json.end_array();
   json.key("metadata").begin_array();
   for (const MetadataEntry& e : info.metadata) {
     json.begin_object().key("key").value(e.key).key("type").value(e.type);
@@ -149,6 +155,10 @@ std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
            n(t.tensors) + " tensors, " + n(t.elements) + " values, " + show_bytes(t.bytes));
     }
     line("", bits);
+  }
+  for (const llm::LeftOut& l : info.left_out) {
+    line("left out", l.name + (l.tensors > 1 ? " and " + n(l.tensors - 1) + " more: " : ": ") +
+                         std::string(l.reason));
   }
   if (info.config) {
     const llm::ModelConfig& c = *info.config;

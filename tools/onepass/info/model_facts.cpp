@@ -35,11 +35,6 @@ class Totals {
     formats_[format_name(l.weight.dtype, l.affine, affine)] += n;
     add(l.bias, share_read);
   }
-  void add_experts(const Tensor& t, double share_read) {
-    if (!t) return;
-    add(t, share_read);
-    formats_[format_name(t.dtype, {}, false)] += t.view.bytes;
-  }
   std::string main_format() const {
     const auto most = std::max_element(formats_.begin(), formats_.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
@@ -65,21 +60,16 @@ ModelFacts facts_of(const llm::Model& model) {
   const llm::Weights& w = model.weights();
   Totals t;
   const bool tied = w.output.weight.view == w.embedding.weight.view;
-  t.add(w.output);
-  if (!tied) t.add(w.embedding, 1.0 / c.vocab);
-  t.add(w.output_norm);
   const double used = c.n_experts > 0 ? double(c.n_experts_used) / double(c.n_experts) : 1.0;
-  for (const llm::LayerWeights& l : w.layers) {
-    for (const Tensor* n : {&l.attn_norm, &l.q_norm, &l.k_norm, &l.post_attention_norm, &l.ffn_norm,
-                            &l.post_ffn_norm}) {
-      t.add(*n);
+  for (const llm::LoadedPart& p : model.parts()) {
+    if (p.row->form == llm::TensorForm::vector) {
+      t.add(p.weights.weight);
+      t.add(p.weights.bias);
+    } else if (p.row->form == llm::TensorForm::experts) {
+      t.add(p.weights, used);
+    } else {
+      t.add(p.weights, p.row->model == &llm::Weights::embedding && !tied ? 1.0 / c.vocab : 1.0);
     }
-    for (const llm::Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router}) {
-      t.add(*m);
-    }
-    t.add_experts(l.gate_experts, used);
-    t.add_experts(l.up_experts, used);
-    t.add_experts(l.down_experts, used);
   }
   ModelFacts f;
   f.parameters = t.parameters;

@@ -100,11 +100,26 @@ std::string show_type(const io::GgufValue& v) {
   return std::string(io::name(v.element)) + "[" + std::to_string(v.count) + "]";
 }
 
-void take_config(ModelInfo& info, const Result<llm::ModelConfig>& config) {
+std::string reason(const Error& e) {
+  const bool named = e.field.empty() || e.message.find(e.field) != e.message.npos;
+  return e.message + (named ? "" : " (" + e.field + ")");
+}
+
+// The numbers, and whether the tensors are those of such a model.
+void take_config(ModelInfo& info, llm::ModelFiles& files) {
+  const Result<llm::ModelConfig> config = files.config();
   if (!config) {
-    info.refused = config.error().message +
-                   (config.error().field.empty() ? "" : " (" + config.error().field + ")");
+    info.refused = reason(config.error());
     return;
+  }
+  const auto plan = [&]() -> Result<llm::WeightPlan> {
+    ONEPASS_ASSIGN(const auto weights, files.weights());
+    return llm::plan_weights(*config, *weights);
+  }();
+  if (plan) {
+    info.left_out = plan->left_out;
+  } else {
+    info.refused = reason(plan.error());
   }
   info.config = *config;
   info.architecture = config->architecture->name;
@@ -161,7 +176,7 @@ void read_gguf(ModelInfo& info, const io::Gguf& meta, llm::ModelFiles& files) {
   if (info.tensors == 0) {
     info.refused = "the file has a vocabulary only, no tensors";
   } else {
-    take_config(info, files.config());
+    take_config(info, files);
   }
   if (const auto text = meta.text("tokenizer.ggml.model")) {
     std::string kind = one_line(*text);
@@ -258,7 +273,7 @@ Status read_folder(ModelInfo& info, const io::Json& json, llm::ModelFiles& files
     info.metadata.push_back({one_line(key), io::name(value.kind()), shown, exact.text()});
   }
   if (const auto type = json["model_type"].text()) info.architecture = one_line(*type);
-  take_config(info, files.config());
+  take_config(info, files);
   const auto tokenizer = files.tokenizer();
   if (tokenizer || tokenizer.error().code != ErrorCode::not_found) {
     take_tokenizer(info, "tokenizer.json", tokenizer);
@@ -291,7 +306,7 @@ Result<ModelInfo> read_model_info(const std::string& path) {
     ONEPASS_TRY(read_folder(info, json, *files));
   } else {
     info.format = "random weights";
-    take_config(info, files->config());
+    take_config(info, *files);
     for (const TensorInfo& t : info.list) info.add(t.type, elements_of(t), t.bytes);
   }
   return info;

@@ -14,6 +14,7 @@
 
 #include "model/config.h"
 #include "model/model_files.h"
+#include "model/weight_plan.h"
 #include "onepass/result.h"
 
 namespace onepass::tool {
@@ -34,6 +35,7 @@ struct ModelInfo {
   std::string path, format, architecture, name;
   std::optional<std::string> refused;  // why it cannot be run
   std::optional<llm::ModelConfig> config;
+  std::vector<llm::LeftOut> left_out;  // tensors that are there and not used
   std::uint64_t shards = 1, tensors = 0, parameters = 0, bytes = 0;
   std::map<std::string, TypeCount> types;
   std::uint64_t context = 0, vocabulary = 0;

@@ -96,9 +96,9 @@ double read_bandwidth(const llm::Model& model) {
       rest = rest.subspan(parts.back().size());
     }
   };
-  for (const llm::LayerWeights& l : model.weights().layers) {
-    for (const llm::Linear* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) add(w->weight);
-    for (const Tensor* t : {&l.gate_experts, &l.up_experts, &l.down_experts}) add(*t);
+  for (const llm::LoadedPart& p : model.parts()) {
+    const bool vector = p.row->form == llm::TensorForm::vector;
+    if (p.row->where != llm::Where::model && !vector) add(p.weights.weight);
   }
   if (parts.empty()) return 0.0;
 

@@ -1,0 +1,292 @@
+// Rows of keys and tensors that families share. A table is a list of such groups:
+//
+//   constexpr auto keys = join(size_keys, rms_keys, rope_keys);
+//   constexpr auto tensors = join(model_tensors, attention_tensors<Need::optional>, gated_tensors);
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "model/architecture.h"
+
+namespace onepass::llm {
+
+#define FAMILY(file, architecture) extern const Architecture architecture##_row;
+#include "model/families/families.def"
+
+// Passes that families share.
+Tensor transformer(GraphSession& s, const ForwardArgs& args);
+
+// One group after the other.
+template <class T, std::size_t... n>
+constexpr auto join(const std::array<T, n>&... groups) {
+  std::array<T, (n + ...)> all{};
+  std::size_t at = 0;
+  const auto add = [&](const auto& group) {
+    for (const T& row : group) all[at++] = row;
+  };
+  (add(groups), ...);
+  return all;
+}
+
+template <int value>
+double always(const ModelConfig&) {
+  return value;
+}
+inline double if_experts(const ModelConfig& c) {  // then the key must be there
+  return c.n_experts > 0 ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+}
+inline double rope_base_of_all(const ModelConfig& c) { return static_cast<double>(c.rope.base); }
+
+inline constexpr std::array size_keys{
+    Key{.gguf = "block_count",
+        .json = "num_hidden_layers",
+        .count = at<&ModelConfig::n_layers>,
+        .min = 1,
+        .max = max_layers},
+    Key{.gguf = "embedding_length",
+        .json = "hidden_size",
+        .count = at<&ModelConfig::dim>,
+        .min = 1,
+        .max = max_width},
+    Key{.gguf = "feed_forward_length",
+        .json = "intermediate_size",
+        .count = at<&ModelConfig::ffn_dim>,
+        .min = 1,
+        .max = max_width,
+        .per_layer = true},
+    Key{.gguf = "context_length",
+        .json = "max_position_embeddings",
+        .count = at<&ModelConfig::context>,
+        .min = 1,
+        .max = max_context},
+    Key{.gguf = "attention.head_count",
+        .json = "num_attention_heads",
+        .count = at<&ModelConfig::n_heads>,
+        .min = 1,
+        .max = max_heads,
+        .per_layer = true},
+    Key{.gguf = "attention.head_count_kv",
+        .json = "num_key_value_heads",
+        .count = at<&ModelConfig::n_kv_heads>,
+        .min = 1,
+        .max = max_heads,
+        .fallback = [](const ModelConfig& c) { return double{1} * c.n_heads; },
+        .per_layer = true},
+    Key{.gguf = "attention.key_length",
+        .json = "head_dim",
+        .count = at<&ModelConfig::head_dim>,
+        .min = 1,
+        .max = max_width,
+        .fallback = [](const ModelConfig& c) { return double{1} * (c.dim / c.n_heads); }},
+    Key{.gguf = "attention.value_length",
+        .count = at<&ModelConfig::value_dim>,
+        .min = 1,
+        .max = max_width,
+        .fallback = [](const ModelConfig& c) { return double{1} * c.head_dim; }},
+    Key{.gguf = "vocab_size",
+        .json = "vocab_size",
+        .count = at<&ModelConfig::vocab>,
+        .min = 1,
+        .max = max_vocab},
+};
+
+inline constexpr std::array rms_keys{
+    Key{.gguf = "attention.layer_norm_rms_epsilon",
+        .json = "rms_norm_eps",
+        .number = at<&ModelConfig::norm_eps>,
+        .min = 0.0,
+        .max = 1.0},
+};
+
+// How far heads turn; rope.scaling is read apart.
+inline constexpr std::array rope_keys{
+    Key{.gguf = "rope.freq_base",
+        .json = "rope_theta",
+        .number = at<&ModelConfig::rope, &RopeConfig::base>,
+        .min = 1.0,
+        .max = 1e12,
+        .fallback = always<10000>},
+    Key{.gguf = "rope.dimension_count",
+        .count = at<&ModelConfig::rope, &RopeConfig::dims>,
+        .min = 1,
+        .max = max_width,
+        .fallback = [](const ModelConfig& c) { return double{1} * c.head_dim; }},
+};
+
+// Of logits; none where no key says a number.
+inline constexpr std::array softcap_keys{
+    Key{.gguf = "final_logit_softcapping",
+        .json = "final_logit_softcapping",
+        .number = at<&ModelConfig::final_softcap>,
+        .max = 1e6,
+        .fallback = always<0>,
+        .null_is_zero = true},
+};
+
+inline constexpr std::array expert_keys{
+    Key{.gguf = "expert_count",
+        .count = at<&ModelConfig::n_experts>,
+        .max = max_experts,
+        .fallback = always<0>},
+    Key{.gguf = "expert_used_count",
+        .count = at<&ModelConfig::n_experts_used>,
+        .max = max_experts,
+        .fallback = if_experts},
+};
+
+inline constexpr std::array model_tensors{
+    TensorRow{.gguf = "token_embd",
+              .hf = "model.embed_tokens",
+              .where = Where::model,
+              .model = &Weights::embedding,
+              .rows = Extent::vocab},
+    TensorRow{.gguf = "output",
+              .hf = "lm_head",
+              .where = Where::model,
+              .model = &Weights::output,
+              .rows = Extent::vocab,
+              .need = Need::usual,
+              .bias = Need::optional},
+};
+inline constexpr std::array output_norm_tensors{
+    TensorRow{.gguf = "output_norm",
+              .hf = "model.norm",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::output_norm},
+};
+inline constexpr std::array rope_factor_tensors{
+    TensorRow{.gguf = "rope_freqs",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::rope_factors,
+              .cols = Extent::half_rope,
+              .need = Need::optional},
+    TensorRow{.gguf = "rope_factors_long",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::rope_long,
+              .cols = Extent::half_rope,
+              .need = Need::optional},
+    TensorRow{.gguf = "rope_factors_short",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::rope_short,
+              .cols = Extent::half_rope,
+              .need = Need::optional},
+};
+
+inline constexpr std::array norm_tensors{
+    TensorRow{.gguf = "attn_norm",
+              .hf = "input_layernorm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::attn_norm}}},
+    TensorRow{.gguf = "ffn_norm",
+              .hf = "post_attention_layernorm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::ffn_norm}}},
+};
+
+inline constexpr TensorRow attn_output{.gguf = "attn_output",
+                                       .hf = "self_attn.o_proj",
+                                       .into = {{&LayerWeights::o, Extent::dim}},
+                                       .cols = Extent::queries,
+                                       .bias = Need::optional};
+inline constexpr TensorRow attn_qkv{.gguf = "attn_qkv",
+                                    .hf = "self_attn.qkv_proj",
+                                    .into = {{&LayerWeights::q, Extent::queries},
+                                             {&LayerWeights::k, Extent::keys},
+                                             {&LayerWeights::v, Extent::keys}},
+                                    .need = Need::optional,
+                                    .bias = Need::optional};
+// Queries, keys and values apart, or rows of one tensor.
+template <Need bias>
+constexpr std::array attention_tensors{
+    TensorRow{.gguf = "attn_q",
+              .hf = "self_attn.q_proj",
+              .into = {{&LayerWeights::q, Extent::queries}},
+              .bias = bias,
+              .transform = Transform::paired},
+    TensorRow{.gguf = "attn_k",
+              .hf = "self_attn.k_proj",
+              .into = {{&LayerWeights::k, Extent::keys}},
+              .bias = bias,
+              .transform = Transform::paired},
+    TensorRow{.gguf = "attn_v",
+              .hf = "self_attn.v_proj",
+              .into = {{&LayerWeights::v, Extent::keys}},
+              .bias = bias},
+    attn_qkv,
+    attn_output,
+};
+
+inline constexpr std::array head_norm_tensors{
+    TensorRow{.gguf = "attn_q_norm",
+              .hf = "self_attn.q_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::q_norm}},
+              .cols = Extent::head},
+    TensorRow{.gguf = "attn_k_norm",
+              .hf = "self_attn.k_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::k_norm}},
+              .cols = Extent::head},
+};
+
+inline constexpr TensorRow ffn_down{.gguf = "ffn_down",
+                                    .hf = "mlp.down_proj",
+                                    .where = Where::dense_layers,
+                                    .into = {{&LayerWeights::down, Extent::dim}},
+                                    .cols = Extent::ffn,
+                                    .bias = Need::optional};
+inline constexpr std::array gated_tensors{
+    TensorRow{.gguf = "ffn_gate",
+              .hf = "mlp.gate_proj",
+              .where = Where::dense_layers,
+              .into = {{&LayerWeights::gate, Extent::ffn}},
+              .bias = Need::optional},
+    TensorRow{.gguf = "ffn_up",
+              .hf = "mlp.up_proj",
+              .where = Where::dense_layers,
+              .into = {{&LayerWeights::up, Extent::ffn}},
+              .bias = Need::optional},
+    ffn_down,
+};
+// The rows of the gate come first.
+inline constexpr std::array fused_gate_tensors{
+    TensorRow{.gguf = "ffn_up",
+              .hf = "mlp.gate_up_proj",
+              .where = Where::dense_layers,
+              .into = {{&LayerWeights::gate, Extent::ffn}, {&LayerWeights::up, Extent::ffn}},
+              .bias = Need::optional},
+    ffn_down,
+};
+inline constexpr std::array expert_tensors{
+    TensorRow{.gguf = "ffn_gate_inp",
+              .where = Where::expert_layers,
+              .into = {{&LayerWeights::router, Extent::experts}},
+              .plain = true},
+    TensorRow{.gguf = "ffn_gate_exps",
+              .where = Where::expert_layers,
+              .form = TensorForm::experts,
+              .into = {{&LayerWeights::gate_experts, Extent::expert_ffn}}},
+    TensorRow{.gguf = "ffn_up_exps",
+              .where = Where::expert_layers,
+              .form = TensorForm::experts,
+              .into = {{&LayerWeights::up_experts, Extent::expert_ffn}}},
+    TensorRow{.gguf = "ffn_down_exps",
+              .where = Where::expert_layers,
+              .form = TensorForm::experts,
+              .into = {{&LayerWeights::down_experts, Extent::dim}},
+              .cols = Extent::expert_ffn},
+};
+
+// Of models whose files say a window that no reader of such files applies.
+inline constexpr std::array ignored_window{
+    Harmless{"attention.sliding_window", "llama.cpp and mlx-lm attend to all keys, too"},
+};
+
+}  // namespace onepass::llm
