@@ -112,6 +112,8 @@ struct TensorRow {
   Transform transform = Transform::none;
   std::string_view suffix = ".weight";
   bool plain = false;  // never quantized
+  // Of Where::model: the tensor that is there if this one is.
+  std::string_view together{};
 };
 std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept;  // 0: a vector
 bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;

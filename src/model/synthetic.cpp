@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 
 #include "core/guarded.h"
 #include "model/architecture.h"
@@ -14,7 +15,7 @@
 namespace onepass::llm {
 namespace {
 
-constexpr SyntheticPreset presets[] = {
+constexpr SyntheticPreset named_presets[] = {
     {"tiny", "llama", 256, 4, 8, 4, 32, 704, 4096, 10000.0f},
     {"stories15m", "llama", 288, 6, 6, 6, 48, 768, 32000, 10000.0f},
     {"smollm135m", "llama", 576, 30, 9, 3, 64, 1536, 49152, 10000.0f},
@@ -162,7 +163,7 @@ void make_block(const Format& format, std::uint64_t stream, std::uint64_t i, flo
 
 std::string known_names() {
   std::string text;
-  for (const SyntheticPreset& p : presets) text += " " + std::string(p.name);
+  for (const SyntheticPreset& p : synthetic_presets()) text += " " + std::string(p.name);
   text += "; formats:";
   for (const Format& f : formats) text += std::string(" ") + name(f.type);
   return text;
@@ -202,7 +203,30 @@ void set_numbers(const SyntheticPreset& preset, ModelConfig& c) {
 
 }  // namespace
 
-std::span<const SyntheticPreset> synthetic_presets() noexcept { return presets; }
+std::span<const SyntheticPreset> synthetic_presets() {
+  struct List {
+    std::vector<SyntheticPreset> presets{std::begin(named_presets), std::end(named_presets)};
+    std::deque<std::string> names;
+  };
+  static const List list = [] {
+    List l;
+    for (const Architecture* a : architectures()) {
+      const std::string name = "tiny-" + std::string(a->name);
+      const bool by_hand = std::any_of(l.presets.begin(), l.presets.end(),
+                                       [&](const auto& p) { return p.architecture == a->name; });
+      if (by_hand) continue;
+      const bool mixture = key_of(*a, at<&ModelConfig::n_experts>).min > 0.0;
+      const bool shared = key_of(*a, at<&ModelConfig::shared_ffn_dim>).count != nullptr;
+      SyntheticPreset p{l.names.emplace_back(name), a->name, 256, 4, 8, 4, 32, 768, 4096, 10000.0f};
+      if (mixture) p.experts = 8, p.experts_used = 2, p.expert_ffn = 256;
+      if (mixture && shared) p.shared_ffn = 256;
+      if (a->window_pattern) p.window = 32;
+      l.presets.push_back(p);
+    }
+    return l;
+  }();
+  return list.presets;
+}
 
 Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint64_t seed) {
   return guarded([&]() -> Result<SyntheticSource> {
@@ -211,22 +235,28 @@ Result<SyntheticSource> SyntheticSource::create(std::string_view spec, std::uint
     const std::size_t colon = std::min(rest.find(':'), rest.size());
     const std::string_view preset_name = rest.substr(0, colon);
     const std::string_view quant = colon < rest.size() ? rest.substr(colon + 1) : "f32";
-    const auto preset = std::find_if(std::begin(presets), std::end(presets), [&](const auto& p) {
+    const std::span<const SyntheticPreset> presets = synthetic_presets();
+    const auto preset = std::find_if(presets.begin(), presets.end(), [&](const auto& p) {
       return same_preset(p.name, preset_name);
     });
     const auto type = dtype_from_name(quant);
-    if (preset == std::end(presets) || !type || find_format(*type) == nullptr) {
+    if (preset == presets.end() || !type || find_format(*type) == nullptr) {
       return fail(ErrorCode::not_found,
                   "no synthetic model \"" + io::clipped(spec) + "\"; presets:" + known_names());
     }
-    SyntheticSource s;
-    s.quant_ = *type;
-    s.seed_ = seed;
-    set_numbers(*preset, s.config_);
-    s.config_.name = "synthetic-" + std::string(preset->name) + "-" + std::string(quant);
-    s.list_tensors();
-    return s;
+    return create(*preset, *type, seed);
   });
+}
+
+SyntheticSource SyntheticSource::create(const SyntheticPreset& preset, DType type,
+                                        std::uint64_t seed, bool all) {
+  SyntheticSource s;
+  s.quant_ = type;
+  s.seed_ = seed;
+  set_numbers(preset, s.config_);
+  s.config_.name = "synthetic-" + std::string(preset.name) + "-" + onepass::name(type);
+  s.list_tensors(all);
+  return s;
 }
 
 DType SyntheticSource::matrix_type(std::uint32_t cols) const noexcept {
@@ -235,7 +265,7 @@ DType SyntheticSource::matrix_type(std::uint32_t cols) const noexcept {
   return wide ? DType::q8_0 : DType::f16;
 }
 
-void SyntheticSource::list_tensors() {
+void SyntheticSource::list_tensors(bool all) {
   const auto add = [&](const std::string& name, DType type, std::vector<std::uint64_t> dims) {
     StoredTensor t;
     t.name = name;
@@ -250,7 +280,16 @@ void SyntheticSource::list_tensors() {
   };
   const Status listed =
       for_each_tensor(config_, [&](const TensorRow& row, std::uint32_t i) -> Status {
-        if (row.need == Need::optional) return {};
+        const auto excluded = [&](const TensorRow& other) {
+          const auto same = [&](const Target& t) { return t.weights == row.into[0].weights; };
+          return &other != &row && other.need == Need::required && row.model == nullptr &&
+                 std::any_of(std::begin(other.into), std::end(other.into), same);
+        };
+        const std::span<const TensorRow> table = config_.architecture->tensors;
+        if (row.need == Need::optional &&
+            (!all || std::any_of(table.begin(), table.end(), excluded))) {
+          return {};
+        }
         const std::uint64_t rows = row_count(row, config_);
         const std::uint32_t cols = extent(row.cols, config_);
         const std::string part = gguf_part(row, i);
@@ -259,7 +298,7 @@ void SyntheticSource::list_tensors() {
         if (row.form == TensorForm::experts) dims.insert(dims.begin(), config_.n_experts);
         const bool plain = rows == 0 || row.plain;
         add(part + std::string(row.suffix), plain ? DType::f32 : matrix_type(cols), dims);
-        if (row.bias != Need::required && row.bias != Need::usual) return {};
+        if (row.bias == Need::never || (row.bias == Need::optional && !all)) return {};
         dims.pop_back();
         add(part + ".bias", DType::f32, rows != 0 ? dims : std::vector<std::uint64_t>{cols});
         return {};

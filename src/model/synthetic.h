@@ -28,7 +28,8 @@ struct SyntheticPreset {
   std::uint32_t shared_ffn = 0;
   std::uint32_t window = 0;  // of the architecture's local layers
 };
-std::span<const SyntheticPreset> synthetic_presets() noexcept;
+// Some by hand, and "tiny-ARCHITECTURE" of each other one.
+std::span<const SyntheticPreset> synthetic_presets();
 
 // Every byte is a function of preset, format, seed and place: reading in parts gives the same.
 class SyntheticSource final : public WeightSource {
@@ -36,6 +37,9 @@ class SyntheticSource final : public WeightSource {
   // "synthetic:PRESET:QUANT", hyphens of PRESET left out or not, QUANT a type of GGUF files. Rows
   // that are no whole blocks fall back to q8_0, then f16, as in published files.
   static Result<SyntheticSource> create(std::string_view spec, std::uint64_t seed = 1);
+  // all: with every tensor that a file may have, as far as they do not exclude each other.
+  static SyntheticSource create(const SyntheticPreset& preset, DType type, std::uint64_t seed,
+                                bool all = false);
   const ModelConfig& config() const noexcept { return config_; }
 
   std::optional<StoredTensor> find(std::string_view name) const override;
@@ -46,7 +50,7 @@ class SyntheticSource final : public WeightSource {
 
  private:
   DType matrix_type(std::uint32_t cols) const noexcept;
-  void list_tensors();
+  void list_tensors(bool all);
 
   ModelConfig config_;
   std::vector<StoredTensor> tensors_;

@@ -97,6 +97,10 @@ class Planner {
       ONEPASS_TRY(check_shape(p.weight, dims));
       if (row.form == TensorForm::vector) ONEPASS_TRY(check_floats(p.weight));
     }
+    if (!row.together.empty()) {
+      const std::string other = std::string(row.together) + std::string(row.suffix);
+      if (!source_.find(other)) return missing(other, ", which goes with " + name);
+    }
     ONEPASS_TRY(take_bias(p));
     ONEPASS_TRY(take_scale(p));
     plan_.parts.push_back(std::move(p));

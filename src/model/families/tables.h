@@ -170,13 +170,15 @@ inline constexpr std::array rope_factor_tensors{
               .form = TensorForm::vector,
               .model = &Weights::rope_long,
               .cols = Extent::half_rope,
-              .need = Need::optional},
+              .need = Need::optional,
+              .together = "rope_factors_short"},
     TensorRow{.gguf = "rope_factors_short",
               .where = Where::model,
               .form = TensorForm::vector,
               .model = &Weights::rope_short,
               .cols = Extent::half_rope,
-              .need = Need::optional},
+              .need = Need::optional,
+              .together = "rope_factors_long"},
 };
 
 inline constexpr std::array norm_tensors{

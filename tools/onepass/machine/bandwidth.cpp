@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/os.h"
+#include "model/architecture.h"
 
 namespace onepass::tool {
 namespace {
