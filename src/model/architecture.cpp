@@ -306,6 +306,7 @@ std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept {
 bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept {
   if (row.where == Where::dense_layers) return !c.has_experts(layer);
   if (row.where == Where::expert_layers) return c.has_experts(layer);
+  if (row.where == Where::shared_layers) return c.has_experts(layer) && c.shared_ffn_dim > 0;
   return true;
 }
 

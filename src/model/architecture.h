@@ -75,7 +75,8 @@ enum class Extent : std::uint8_t {
 };
 std::uint32_t extent(Extent e, const ModelConfig& c) noexcept;
 
-enum class Where : std::uint8_t { model, layers, dense_layers, expert_layers };
+// shared_layers: with experts, if some are used by every token.
+enum class Where : std::uint8_t { model, layers, dense_layers, expert_layers, shared_layers };
 // usual: optional, but ordinary files have it, and so have synthetic models.
 enum class Need : std::uint8_t { required, usual, optional, never };
 enum class TensorForm : std::uint8_t {
@@ -150,8 +151,11 @@ struct Architecture {
   std::span<const Key> keys;  // read in this order
   std::span<const TensorRow> tensors;
   std::span<const Harmless> harmless_keys{};  // besides those of every architecture
+  std::span<const Harmless> harmless_tensors{};
   NormKind norm = NormKind::rms;
   Activation activation = Activation::silu;
+  bool norm_after_rope = false;     // of heads; else before
+  bool rope_sections = false;       // of images; the positions of a text are all the same, as neox
   bool partial_rotary = false;      // a part of each head may turn
   bool window_pattern = false;      // some layers see a window of keys only
   std::uint32_t window_period = 0;  // the last of so many layers sees everything, if no key says

@@ -146,6 +146,9 @@ class Keys final : public KeyReader {
 Status read_rope(const Gguf& file, const Keys& keys, ModelConfig& c) {
   RopeConfig& r = c.rope;
   r.mode = c.architecture->rope;
+  if (c.architecture->rope_sections && keys.find("rope.dimension_sections") != nullptr) {
+    r.mode = ops::RopeMode::neox;
+  }
   if (r.dims > c.head_dim || r.dims % 2 != 0 ||
       (r.dims != c.head_dim && !c.architecture->partial_rotary)) {
     return keys.refuse(

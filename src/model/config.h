@@ -39,15 +39,16 @@ struct RopeConfig {
 
 // Of the experts' gate: how logits become weights.
 struct GateConfig {
-  bool sigmoid = false;     // else softmax over all experts
-  bool renormalise = true;  // weights of the chosen ones add up to 1
-  float scale = 1.0f;       // of the weights
+  std::uint32_t function = 1;  // as GGUF files number them: 1 softmax over all experts, 2 sigmoid
+  bool renormalise = true;     // weights of the chosen ones add up to 1
+  float scale = 1.0f;          // of the weights
 };
 
 struct ModelConfig {
   const Architecture* architecture = nullptr;
   std::string name;
   std::uint32_t n_layers = 0;
+  std::uint32_t n_prediction_layers = 0;  // behind them, which are left out
   std::uint32_t dim = 0;
   std::uint32_t n_heads = 0;
   std::uint32_t n_kv_heads = 0;  // divides n_heads
@@ -68,6 +69,7 @@ struct ModelConfig {
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;  // of what a layer adds
   float logit_scale = 1.0f;
+  float logit_divisor = 1.0f;
   float query_scalar = 0.0f;       // queries are divided by its root; 0: by that of head_dim
   float attention_scale = 0.0f;    // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0.0f;  // 0: none

@@ -226,10 +226,21 @@ class Planner {
                        [&](const auto& f) { return f.first == target.weights; });
   }
 
+  // Of a layer behind those that run.
+  bool is_prediction(std::string_view name) const {
+    for (std::uint32_t i = 0; i < c_.n_prediction_layers; ++i) {
+      if (name.starts_with("blk." + std::to_string(c_.n_layers + i) + ".")) return true;
+    }
+    return false;
+  }
+  static constexpr Harmless prediction{
+      "", "layers that predict further tokens are not used", {}, true};
+
   Status check_all_used() {
     for (const StoredTensor& t : source_.stored()) {
       if (used_.contains(t.name)) continue;
-      const Harmless* h = source_.harmless(t.name);
+      const Harmless* h = find_harmless(c_.architecture->harmless_tensors, t.name);
+      if (h == nullptr) h = is_prediction(t.name) ? &prediction : source_.harmless(t.name);
       if (h == nullptr) {
         const std::string_view purpose = purpose_of_tensor(t.name);
         return refuse(ErrorCode::unsupported, t,

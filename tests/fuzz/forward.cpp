@@ -4,5 +4,6 @@
 namespace onepass::llm {
 
 Tensor transformer(GraphSession&, const ForwardArgs&) { return {}; }
+Tensor parallel(GraphSession&, const ForwardArgs&) { return {}; }
 
 }  // namespace onepass::llm

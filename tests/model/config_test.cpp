@@ -275,6 +275,18 @@ TEST(Config, ReadsEverything) {
   EXPECT_EQ(c->rope.base, 10000.0f);
 }
 
+TEST(Config, WindowsMayBeAListOfIntegers) {
+  RandomModel random({.layers = 2, .architecture = "gemma3", .window = 4});
+  random.writer.set_array("gemma3.attention.sliding_window_pattern",
+                          std::vector<std::int32_t>{0, 1});
+  const std::vector<std::byte> bytes = random.writer.finish();
+  const Result<io::Gguf> file = io::Gguf::parse(bytes);
+  ASSERT_TRUE(file);
+  const Result<llm::ModelConfig> c = llm::read_config(*file);
+  ASSERT_TRUE(c) << c.error().to_string();
+  EXPECT_EQ(c->local, (std::vector<std::uint8_t>{0, 1}));
+}
+
 TEST(Config, Defaults) {
   RandomModel random({});
   for (const char* key :

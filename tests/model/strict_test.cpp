@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 
 #include "io/gguf_file.h"
 #include "io/safetensors_file.h"
@@ -84,7 +86,9 @@ Content gguf_content(const Architecture& a, bool all) {
   const std::string prefix = std::string(a.name) + ".";
   for (const llm::Key& key : a.keys) {
     if (key.gguf.empty()) continue;
-    const double value = llm::value_of(key, c);
+    double value = llm::value_of(key, c);
+    // What no key says must be as if this one were missing.
+    if (key.number != nullptr && key.fallback != nullptr) value = key.fallback(c);
     if (value < key.min) continue;  // says that there is none
     Entry e{prefix + std::string(key.gguf), static_cast<std::uint32_t>(value)};
     if (key.number != nullptr) e.value = static_cast<float>(value);
@@ -249,6 +253,36 @@ TEST_P(Strict, NoFileIsReadWrongInSilence) {
   std::cout << "[ FILES    ] " << a.name << ": " << tried << ", " << refused << " refused\n";
 }
 
+// From a GGUF file to a folder and back.
+TEST_P(Strict, FoldersHaveTheSameLogits) {
+  const Content c = gguf_content(*llm::find_architecture(GetParam()), false);
+  const TempFolder temp;
+  const std::string first = temp.write("first.gguf", gguf_of(c));
+  const std::string folder = (temp.path() / "folder").string();
+  const std::string second = (temp.path() / "second.gguf").string();
+  const auto converted =
+      llm::gguf_to_folder(first, folder, {.type = DType::f32, .tokenizer = false});
+  if (llm::find_architecture(GetParam())->model_types.empty()) {
+    ASSERT_FALSE(converted);
+    EXPECT_EQ(converted.error().code, ErrorCode::unsupported);
+    return;
+  }
+  ASSERT_TRUE(converted) << converted.error().to_string();
+  const auto back = llm::folder_to_gguf(folder, second, {.tokenizer = false});
+  ASSERT_TRUE(back) << back.error().to_string();
+  const auto a = logits_of(device_, first), b = logits_of(device_, folder),
+             c2 = logits_of(device_, second);
+  ASSERT_TRUE(a && b && c2);
+  EXPECT_EQ(*a, *c2);
+  double error = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < a->size(); ++i) {
+    const auto x = static_cast<double>((*a)[i]), y = static_cast<double>((*b)[i]);
+    error += (x - y) * (x - y);
+    size += x * x;
+  }
+  EXPECT_LE(error / size, 1e-11);
+}
+
 std::vector<std::string> names() {
   std::vector<std::string> list;
   for (const Architecture* a : llm::architectures()) list.emplace_back(a->name);
@@ -299,6 +333,18 @@ TEST(StrictTools, QuantizeAndConvertRefuseAsWell) {
   ASSERT_FALSE(converted);
   EXPECT_EQ(converted.error().field, "blk.0.attn_q.scale");
   EXPECT_NE(converted.error().message.find("NVFP4"), std::string::npos);
+}
+
+TEST(Readme, NamesEveryArchitecture) {
+  std::ifstream in(std::string(ONEPASS_SOURCE_DIR) + "/README.md");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  for (const Architecture* a : llm::architectures()) {
+    const std::string name(a->name);
+    const bool named =
+        text.find(" " + name + ",") != text.npos || text.find(" " + name + ")") != text.npos;
+    EXPECT_TRUE(named) << name;
+  }
 }
 
 TEST(Unsupported, ComesWithTheNearestName) {

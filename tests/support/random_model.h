@@ -67,7 +67,7 @@ class RandomModel {
     m.dim = o_.dim, m.heads = o_.heads, m.kv_heads = o_.kv_heads, m.head_dim = o_.head_dim;
     m.ffn = o_.ffn, m.vocab = o_.vocab, m.rope_base = static_cast<double>(o_.rope_base);
     m.eps = static_cast<double>(1e-5f);
-    m.neox = !is("llama");
+    m.neox = !is("llama") && !is("internlm2");
     writer.set("general.architecture", o_.architecture).set("general.name", "random");
     set("block_count", o_.layers), set("embedding_length", o_.dim);
     set("feed_forward_length", o_.ffn), set("context_length", o_.context);
@@ -116,7 +116,7 @@ class RandomModel {
       l.q_norm = norm(p + "attn_q_norm", o_.head_dim);
       l.k_norm = norm(p + "attn_k_norm", o_.head_dim);
     }
-    l.ffn_norm = norm(p + "ffn_norm", o_.dim);
+    l.ffn_norm = norm(p + (is("seed_oss") ? "post_attention_norm" : "ffn_norm"), o_.dim);
     if (gemma()) {
       l.post_attention_norm = norm(p + "post_attention_norm", o_.dim);
       l.post_ffn_norm = norm(p + "post_ffw_norm", o_.dim);

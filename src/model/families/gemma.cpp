@@ -29,6 +29,25 @@ constexpr std::array head_norms{
     norm("attn_k_norm", "self_attn.k_norm", &LayerWeights::k_norm, Extent::head),
 };
 
+// Without those behind attention and network; the head is the embedding.
+constexpr std::array first_embedding{
+    TensorRow{.gguf = "token_embd",
+              .hf = "model.embed_tokens",
+              .where = Where::model,
+              .model = &Weights::embedding,
+              .rows = Extent::vocab},
+    TensorRow{.gguf = "output_norm",
+              .hf = "model.norm",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::output_norm,
+              .transform = Transform::plus_one},
+    norm("attn_norm", "input_layernorm", &LayerWeights::attn_norm),
+    norm("ffn_norm", "post_attention_layernorm", &LayerWeights::ffn_norm),
+};
+constexpr auto tensors1 = join(first_embedding, attention_tensors<Need::optional>, gated_tensors);
+constexpr auto keys1 = join(size_keys, rms_keys, rope_keys);
+
 constexpr auto tensors2 =
     join(model_tensors, norms, attention_tensors<Need::optional>, gated_tensors);
 constexpr auto tensors3 = join(model_tensors, norms, attention_tensors<Need::optional>, head_norms,
@@ -87,6 +106,19 @@ constexpr auto keys3 = join(size_keys, rms_keys, rope_keys, local_base_keys<alwa
 void derive(ModelConfig& c) { c.embedding_scale = std::sqrt(static_cast<float>(c.dim)); }
 
 }  // namespace
+
+// Gemma: GELU, norms of 1 + w, rows of the embedding scaled.
+constinit const Architecture gemma_row{
+    .name = "gemma",
+    .model_types = "gemma",
+    .class_name = "GemmaForCausalLM",
+    .rope = ops::RopeMode::neox,
+    .forward = transformer,
+    .keys = keys1,
+    .tensors = tensors1,
+    .activation = Activation::gelu,
+    .derive = derive,
+};
 
 // Gemma 2: norms before and after attention and feed-forward network, GELU, capped logits, every
 // second layer with a window.

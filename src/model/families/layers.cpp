@@ -93,6 +93,11 @@ Tensor Layers::join(const Tensor& residual, const Tensor& x, const Linear& norm_
 Tensor Layers::attention(std::uint32_t i, const Tensor& x) const {
   const LayerWeights& w = a_.weights.layers[i];
   const Tensor wide_q = linear(w.q, x), wide_k = linear(w.k, x), v = linear(w.v, x);
+  if (c_.architecture->norm_after_rope) {
+    rotate(i, wide_q);
+    rotate(i, wide_k);
+    return linear(w.o, attend(i, norm_heads(wide_q, w.q_norm), norm_heads(wide_k, w.k_norm), v));
+  }
   const Tensor q = norm_heads(wide_q, w.q_norm), k = norm_heads(wide_k, w.k_norm);
   rotate(i, q);
   rotate(i, k);
@@ -102,6 +107,10 @@ Tensor Layers::attention(std::uint32_t i, const Tensor& x) const {
 void Layers::fill_cache(std::uint32_t i, const Tensor& x) const {
   const LayerWeights& w = a_.weights.layers[i];
   const Tensor wide_k = linear(w.k, x), v = linear(w.v, x);
+  if (c_.architecture->norm_after_rope) {
+    rotate(i, wide_k);
+    return store(i, norm_heads(wide_k, w.k_norm), v);
+  }
   const Tensor k = norm_heads(wide_k, w.k_norm);
   rotate(i, k);
   store(i, k, v);
@@ -197,13 +206,14 @@ Tensor Layers::experts(const LayerWeights& w, const Tensor& x, const Tensor& res
     return s_.scratch(DType::f32, {a_.rows, used, width});
   };
   const Tensor ids = s_.scratch(DType::u32, {a_.rows, used}), weights = rows(used);
-  ops::moe_gate(s_, {.logits = linear(w.router, x),
-                     .ids = ids,
-                     .weights = weights,
-                     .bias = w.router_bias.weight,
-                     .score = c_.gate.sigmoid ? ops::MoeScore::sigmoid : ops::MoeScore::softmax,
-                     .renormalise = c_.gate.renormalise,
-                     .scale = c_.gate.scale});
+  ops::moe_gate(s_,
+                {.logits = linear(w.router, x),
+                 .ids = ids,
+                 .weights = weights,
+                 .bias = w.router_bias.weight,
+                 .score = c_.gate.function == 2 ? ops::MoeScore::sigmoid : ops::MoeScore::softmax,
+                 .renormalise = c_.gate.renormalise,
+                 .scale = c_.gate.scale});
   const Tensor gate = pairs(ffn), up = pairs(ffn), down = pairs(c_.dim);
   ops::matmul_id(s_, {.x = x, .weight = w.gate_experts.weight, .ids = ids, .out = gate});
   ops::matmul_id(s_, {.x = x, .weight = w.up_experts.weight, .ids = ids, .out = up});
@@ -233,9 +243,8 @@ void output_head(GraphSession& s, const ForwardArgs& a, const Tensor& hidden,
   const Tensor x = s.scratch(DType::f32, {a.rows, c.dim});
   norm(s, c, a.weights.output_norm, hidden, x);
   linear(s, a.weights.output, x, logits);
-  if (c.logit_scale != 1.0f) {
-    ops::scale(s, {.x = logits, .out = logits, .factor = c.logit_scale});
-  }
+  const float scale = c.logit_scale / c.logit_divisor;
+  if (scale != 1.0f) ops::scale(s, {.x = logits, .out = logits, .factor = scale});
   if (c.final_softcap > 0.0f) {
     ops::softcap(s, {.x = logits, .out = logits, .cap = c.final_softcap});
   }

@@ -8,18 +8,6 @@ constexpr auto tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
          head_norm_tensors, gated_tensors, rope_factor_tensors);
 
-constexpr std::array mixture_keys{
-    Key{.gguf = "expert_count", .count = at<&ModelConfig::n_experts>, .min = 1, .max = max_experts},
-    Key{.gguf = "expert_used_count", .count = at<&ModelConfig::n_experts_used>, .max = max_experts},
-    Key{.gguf = "expert_feed_forward_length",
-        .count = at<&ModelConfig::expert_ffn_dim>,
-        .min = 1,
-        .max = max_width,
-        .fallback =
-            [](const ModelConfig& c) {
-              return c.n_experts_used > 0 ? double{1} * (c.ffn_dim / c.n_experts_used) : 0.0;
-            }},
-};
 constexpr auto moe_keys = join(keys, mixture_keys);
 constexpr auto moe_tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
@@ -47,6 +35,25 @@ constinit const Architecture qwen3moe_row{
     .keys = moe_keys,
     .tensors = moe_tensors,
     .harmless_keys = ignored_window,
+};
+
+// The text half of Qwen 3 VL.
+constinit const Architecture qwen3vl_row{
+    .name = "qwen3vl",
+    .rope = ops::RopeMode::neox,
+    .forward = transformer,
+    .keys = keys,
+    .tensors = tensors,
+    .rope_sections = true,
+};
+
+constinit const Architecture qwen3vlmoe_row{
+    .name = "qwen3vlmoe",
+    .rope = ops::RopeMode::neox,
+    .forward = transformer,
+    .keys = moe_keys,
+    .tensors = moe_tensors,
+    .rope_sections = true,
 };
 
 }  // namespace onepass::llm

@@ -18,6 +18,7 @@ namespace onepass::llm {
 
 // Passes that families share.
 Tensor transformer(GraphSession& s, const ForwardArgs& args);
+Tensor parallel(GraphSession& s, const ForwardArgs& args);
 
 // One group after the other.
 template <class T, std::size_t... n>
@@ -101,6 +102,14 @@ inline constexpr std::array rms_keys{
         .max = 1.0},
 };
 
+inline constexpr std::array layer_norm_keys{
+    Key{.gguf = "attention.layer_norm_epsilon",
+        .json = "layer_norm_eps",
+        .number = at<&ModelConfig::norm_eps>,
+        .min = 0.0,
+        .max = 1.0},
+};
+
 // How far heads turn; rope.scaling is read apart.
 inline constexpr std::array rope_keys{
     Key{.gguf = "rope.freq_base",
@@ -135,6 +144,53 @@ inline constexpr std::array expert_keys{
         .count = at<&ModelConfig::n_experts_used>,
         .max = max_experts,
         .fallback = if_experts},
+};
+
+// Of models that always have experts.
+inline constexpr std::array mixture_keys{
+    Key{.gguf = "expert_count", .count = at<&ModelConfig::n_experts>, .min = 1, .max = max_experts},
+    Key{.gguf = "expert_used_count", .count = at<&ModelConfig::n_experts_used>, .max = max_experts},
+    Key{.gguf = "expert_feed_forward_length",
+        .count = at<&ModelConfig::expert_ffn_dim>,
+        .min = 1,
+        .max = max_width,
+        .fallback =
+            [](const ModelConfig& c) {
+              return c.n_experts_used > 0 ? double{1} * (c.ffn_dim / c.n_experts_used) : 0.0;
+            }},
+};
+inline constexpr std::array shared_ffn_keys{
+    Key{.gguf = "expert_shared_feed_forward_length",
+        .count = at<&ModelConfig::shared_ffn_dim>,
+        .max = max_width,
+        .fallback = always<0>},
+};
+// Each as wide as the others.
+inline constexpr std::array shared_count_keys{
+    Key{.gguf = "expert_shared_count",
+        .count = at<&ModelConfig::n_shared_experts>,
+        .max = max_experts,
+        .fallback = always<0>},
+};
+inline constexpr std::array dense_layers_keys{
+    Key{.gguf = "leading_dense_block_count",
+        .count = at<&ModelConfig::dense_layers>,
+        .max = max_layers,
+        .fallback = always<0>},
+};
+inline constexpr std::array gate_scale_keys{
+    Key{.gguf = "expert_weights_scale",
+        .number = at<&ModelConfig::gate, &GateConfig::scale>,
+        .max = 1e6,
+        .fallback = always<1>},
+};
+template <int function>
+constexpr std::array gate_function_keys{
+    Key{.gguf = "expert_gating_func",
+        .count = at<&ModelConfig::gate, &GateConfig::function>,
+        .min = 1,
+        .max = 2,
+        .fallback = always<function>},
 };
 
 inline constexpr std::array model_tensors{
@@ -284,6 +340,78 @@ inline constexpr std::array expert_tensors{
               .form = TensorForm::experts,
               .into = {{&LayerWeights::down_experts, Extent::dim}},
               .cols = Extent::expert_ffn},
+};
+
+inline constexpr std::array shared_expert_tensors{
+    TensorRow{.gguf = "ffn_gate_shexp",
+              .where = Where::shared_layers,
+              .into = {{&LayerWeights::shared_gate, Extent::shared_ffn}}},
+    TensorRow{.gguf = "ffn_up_shexp",
+              .where = Where::shared_layers,
+              .into = {{&LayerWeights::shared_up, Extent::shared_ffn}}},
+    TensorRow{.gguf = "ffn_down_shexp",
+              .where = Where::shared_layers,
+              .into = {{&LayerWeights::shared_down, Extent::dim}},
+              .cols = Extent::shared_ffn},
+};
+template <Need need>
+constexpr std::array expert_bias_tensors{
+    TensorRow{.gguf = "exp_probs_b",
+              .where = Where::expert_layers,
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::router_bias}},
+              .cols = Extent::experts,
+              .need = need,
+              .suffix = ".bias"},
+};
+// Without a gate.
+inline constexpr std::array plain_ffn_tensors{
+    TensorRow{.gguf = "ffn_up",
+              .hf = "mlp.up_proj",
+              .where = Where::dense_layers,
+              .into = {{&LayerWeights::up, Extent::ffn}},
+              .bias = Need::optional},
+    ffn_down,
+};
+// Norms with a bias.
+inline constexpr std::array biased_norm_tensors{
+    TensorRow{.gguf = "output_norm",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::output_norm,
+              .bias = Need::required},
+    TensorRow{.gguf = "attn_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::attn_norm}},
+              .bias = Need::required},
+    TensorRow{.gguf = "ffn_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::ffn_norm}},
+              .bias = Need::required},
+};
+// Norms behind attention and feed-forward network.
+inline constexpr std::array post_norm_tensors{
+    TensorRow{.gguf = "post_attention_norm",
+              .hf = "post_attention_layernorm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::post_attention_norm}}},
+    TensorRow{.gguf = "post_ffw_norm",
+              .hf = "post_feedforward_layernorm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::post_ffn_norm}}},
+};
+// Of whole rows of queries and keys.
+inline constexpr std::array row_norm_tensors{
+    TensorRow{.gguf = "attn_q_norm",
+              .hf = "self_attn.q_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::q_norm}},
+              .cols = Extent::queries},
+    TensorRow{.gguf = "attn_k_norm",
+              .hf = "self_attn.k_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::k_norm}},
+              .cols = Extent::keys},
 };
 
 // Of models whose files say a window that no reader of such files applies.

@@ -1,0 +1,35 @@
+#include "model/families/tables.h"
+
+namespace onepass::llm {
+namespace {
+
+constexpr std::array norms{
+    TensorRow{.gguf = "output_norm",
+              .where = Where::model,
+              .form = TensorForm::vector,
+              .model = &Weights::output_norm,
+              .bias = Need::required},
+    TensorRow{.gguf = "attn_norm",
+              .form = TensorForm::vector,
+              .into = {{&LayerWeights::attn_norm}},
+              .bias = Need::required},
+};
+constexpr auto keys = join(size_keys, layer_norm_keys, rope_keys);
+constexpr auto tensors =
+    join(model_tensors, norms, attention_tensors<Need::usual>, plain_ffn_tensors);
+
+}  // namespace
+
+// Phi 1, 1.5 and 2: attention and network side by side behind one norm.
+constinit const Architecture phi2_row{
+    .name = "phi2",
+    .rope = ops::RopeMode::neox,
+    .forward = parallel,
+    .keys = keys,
+    .tensors = tensors,
+    .norm = NormKind::layer,
+    .activation = Activation::gelu,
+    .partial_rotary = true,
+};
+
+}  // namespace onepass::llm
