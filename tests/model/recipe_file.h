@@ -2,6 +2,7 @@
 // depends on their names alone. The same bytes as the script beside the recipes makes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>

@@ -3,6 +3,7 @@
 // supported, the table of architectures says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>

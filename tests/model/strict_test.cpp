@@ -3,10 +3,13 @@
 // default, all with ONEPASS_FULL=1.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <variant>
 
 #include "io/gguf_file.h"
 #include "io/safetensors_file.h"

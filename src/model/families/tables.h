@@ -4,6 +4,7 @@
 //   constexpr auto tensors = join(model_tensors, attention_tensors<Need::optional>, gated_tensors);
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
