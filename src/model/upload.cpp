@@ -45,10 +45,11 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
     const bool scaled =
         std::any_of(stored.scales.begin(), stored.scales.end(), [](float s) { return s != 1.0f; });
     if (scaled && info(*type).row_scale_bytes == 0) {
+      const std::string scale = stored.name.substr(0, stored.name.rfind('.')) + ".scale";
       return io::fail_at(ErrorCode::unsupported,
-                         stored.name + " is " + stored.type + " and has a scale for the tensor, " +
-                             "which " + device.info().name + " does not apply to that type",
-                         stored.at, stored.name);
+                         scale + " scales all values of a tensor of type " + stored.type +
+                             ", which " + device.info().name + " does not do for that type",
+                         stored.at, scale);
     }
     const auto bytes = storage_bytes(*type, shape);
     const auto row_bytes = storage_bytes(*stored.dtype, cols);

@@ -142,7 +142,7 @@ class Planner {
   }
 
   Status take_scale(WeightPart& p) {
-    if (p.rows == 0) return {};
+    if (p.rows == 0 || p.affine) return {};
     p.scale = find(p.name + ".scale");
     if (!p.scale) return {};
     const std::uint64_t dims[] = {std::max(p.experts, 1u)};

@@ -24,7 +24,7 @@ struct WeightPart {
   StoredTensor weight;                   // of affine weights, the numbers
   std::optional<StoredAffine> affine{};  // MLX's
   std::optional<StoredTensor> bias{};
-  std::optional<StoredTensor> scale{};   // of all values of the matrix, or of each expert's
+  std::optional<StoredTensor> scale{};  // of all values of the matrix, or of each expert's
 };
 
 // Tensors that are there and not used.

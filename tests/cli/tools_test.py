@@ -346,7 +346,7 @@ class CompletionTest(CliCase):
         self.assertEqual(self.bash("onepass perplexity --kv "), ["f16", "f32"])
         self.assertEqual(self.bash("onepass completion "), ["bash", "zsh", "fish"])
         self.assertEqual(set(self.bash("onepass generate -m synthetic:tiny:q")),
-                         {"q2_k", "q3_k", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k", "q8_0"})
+                         {"q1_0", "q2_0", "q2_k", "q3_k", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k", "q8_0"})
         self.assertEqual(self.bash("onepass generate -n "), [])
         self.assertIn("cpu", self.bash("onepass generate --device "))
         self.assertIn("doctor", self.bash("onepass help "))
