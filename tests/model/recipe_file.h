@@ -25,7 +25,7 @@ inline std::string sha256_of(std::span<const std::byte> bytes) {
 class NamedNoise {
  public:
   explicit NamedNoise(std::string_view name) {
-    const std::string hex = sha256_of(std::as_bytes(std::span(name)));
+    const std::string hex = sha256_of(std::as_bytes(std::span(name.data(), name.size())));
     for (std::size_t i = 0; i < 16; ++i) {
       const std::uint64_t byte = std::stoul(hex.substr(2 * i, 2), nullptr, 16);
       key_[i / 8] |= byte << (i % 8 * 8);

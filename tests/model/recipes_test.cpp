@@ -113,7 +113,7 @@ TEST_P(Recipes, HaveTheirLogitsOrAreRefused) {
                           ? 1e-6
                           : std::max(10.0 * reference["noise"].number().value(), 1e-9);
   double worst = 0.0;
-  for (const std::size_t chunk : {40, 1, 7}) {
+  for (const std::size_t chunk : {40u, 1u, 7u}) {
     auto d = llm::Decoder::create(*model, {.context = 64, .kv = DType::f32});
     ASSERT_TRUE(d) << d.error().to_string();
     const double distance = worst_distance(*d, reference, chunk);

@@ -34,7 +34,7 @@ std::vector<Weights> every_format(std::uint32_t n, std::uint32_t k, unsigned see
   }
   for (std::uint32_t bits : {2u, 3u, 4u, 5u, 6u, 8u}) {
     for (DType type : {DType::f32, DType::f16, DType::bf16}) {
-      const std::uint32_t group = 32 << bits % 2;
+      const std::uint32_t group = 32u << bits % 2u;
       AffineMatrix m = random_affine(bits, group, type, n, k, seed);
       const Format packed{quant::affine_type(bits, group, type).value(), Layout::r16};
       std::vector<std::byte> p(storage_bytes(packed, n, k).value());
