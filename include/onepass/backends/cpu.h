@@ -13,7 +13,7 @@ namespace onepass {
 struct CpuOptions {
   std::uint32_t threads = 0;     // 0: all cores
   bool pin_threads = false;      // worker i on core i
-  std::uint32_t spin_us = 50;    // how long an idle worker spins before it sleeps
+  std::uint32_t spin_us = 200;   // how long an idle worker spins before it sleeps
   std::uint32_t features = ~0u;  // what kernels may use, as in DeviceInfo::features
 };
 
