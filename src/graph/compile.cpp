@@ -74,13 +74,14 @@ Result<Compilation> Compilation::of(NodeList& recorded, const CompileOptions& op
                                     std::shared_ptr<ArenaBlock>* arena) {
   Compilation c(recorded, options);
   Stopwatch watch;
+  MadeLaunches made;
   ONEPASS_ASSIGN(c.fused_,
                  graph::fuse(recorded, options.close_fusions,
-                             options.fuse ? fusion_rows() : std::span<const FusionRow>{}));
+                             options.fuse ? fusion_rows() : std::span<const FusionRow>{}, &made));
   // What was recorded between dispatches that are one now stands nowhere.
   if (c.fused_.count > 0 || options.policy != Policy::recorded) c.options_.recompute = true;
   c.fuse_ns = watch.lap_ns();
-  ONEPASS_ASSIGN(c.lowered_, lower(c.list()));
+  ONEPASS_ASSIGN(c.lowered_, lower(c.list(), made));
   c.lower_ns = watch.lap_ns();
 
   const Program program = c.lowered_.program();

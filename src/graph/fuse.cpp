@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "graph/lower.h"
 
@@ -16,8 +19,8 @@ constexpr std::uint32_t none = ~0u;
 
 class Fuser {
  public:
-  Fuser(NodeList& list, bool close, std::span<const FusionRow> rows)
-      : list_(list), close_(close), rows_(rows) {}
+  Fuser(NodeList& list, bool close, std::span<const FusionRow> rows, MadeLaunches* made)
+      : list_(list), close_(close), rows_(rows), made_(made) {}
 
   Result<FuseReport> run() {
     FuseReport report;
@@ -37,17 +40,39 @@ class Fuser {
   }
 
  private:
-  // Of the views of a dispatch, as many as it has; the rest is uninitialised.
+  // Positions of the bits that are set, ascending.
+  struct Bits {
+    std::uint32_t left;
+    Bits begin() const noexcept { return *this; }
+    Bits end() const noexcept { return {0}; }
+    std::size_t operator*() const noexcept {
+      return static_cast<std::size_t>(std::countr_zero(left));
+    }
+    Bits& operator++() noexcept {
+      left &= left - 1;
+      return *this;
+    }
+    bool operator!=(const Bits& other) const noexcept { return left != other.left; }
+  };
+  // Of the bound views of a dispatch; the rest is uninitialised.
   struct Bytes {
     Bytes() noexcept {}
+    std::uint32_t bound = 0;  // a bit per view
+    Bits each() const noexcept { return {bound}; }
     Range& operator[](std::size_t k) noexcept { return ranges[k]; }
     const Range& operator[](std::size_t k) const noexcept { return ranges[k]; }
     union {
       std::array<Range, max_views> ranges;
     };
   };
+  // A dispatch with the bytes of its views, by set_bytes. Large, so it changes hands, not place.
+  struct Work {
+    Work() noexcept {}  // leaves both as they are: made for every dispatch of a pass
+    Dispatch d;
+    Bytes bytes;
+  };
   struct Node {
-    Node() noexcept {}         // leaves d and bytes as they are: made for every dispatch of a pass
+    Node() noexcept {}         // leaves touches as they are
     std::uint32_t source = 0;  // of the list; not of a conversion
     bool is_dispatch = false;
     bool is_fence = false;
@@ -55,15 +80,21 @@ class Fuser {
     bool changed = false;
     bool by_hand = false;  // accesses were not given by the views
     bool opaque = false;
-    Dispatch d;
-    Bytes bytes;                                   // of d.views, by set_bytes
+    std::uint32_t made = none;                     // of made_: what the dispatch launches
+    Work* work = nullptr;                          // of a dispatch
     std::array<std::uint32_t, max_views> touches;  // of bound views: index of touches_
+
+    Dispatch& d() const noexcept { return work->d; }
+    Bytes& bytes() const noexcept { return work->bytes; }
   };
 
-  // Of the views of a dispatch; those of one that is not there overlap nothing.
-  void set_bytes(const Dispatch& d, Bytes& out) const {
-    for (std::size_t k = 0; k < d.n_views; ++k) {
-      out[k] = is_bound(d.views[k]) ? list_.range_of(d.views[k]) : Range{};
+  void set_bytes(Work& work) const {
+    work.bytes.bound = 0;
+    for (std::size_t k = 0; k < work.d.n_views; ++k) {
+      const View& v = work.d.views[k];
+      if (v.bytes == 0 || !v.buffer) continue;
+      work.bytes.bound |= 1u << k;
+      work.bytes[k] = list_.range_of(v);
     }
   }
 
@@ -92,6 +123,9 @@ class Fuser {
 
   Status load() {
     nodes_.reserve(list_.size() * 2);  // conversions too
+    works_.reserve(list_.size() * 2 + 1);
+    fused_ = &works_.emplace_back();
+    if (made_ != nullptr) made_->all.reserve(list_.size());
     for (std::uint32_t i = 0; i < list_.size(); ++i) {
       const KernelRow* const conversion = list_.is_dispatch(i) ? conversion_row(i) : nullptr;
       Node* const converted = conversion != nullptr ? &nodes_.emplace_back() : nullptr;
@@ -100,13 +134,14 @@ class Fuser {
       n.is_fence = list_.node(i).kind == CapturedNode::Kind::fence;
       if (!list_.is_dispatch(i)) continue;
       n.is_dispatch = true;
-      list_.read(i, n.d);
+      n.work = &works_.emplace_back();
+      list_.read(i, n.d());
       const KernelEntry* e =
-          n.d.op == Op::custom ? list_.device().find_kernel(n.d.kernel) : nullptr;
+          n.d().op == Op::custom ? list_.device().find_kernel(n.d().kernel) : nullptr;
       n.opaque = list_.node(i).opaque;
       n.by_hand = n.opaque || (e != nullptr && e->slots.empty());
-      if (e != nullptr && !e->slots.empty()) set_access(n.d, e->slots.c_str());
-      if (e == nullptr) set_access(n.d, info(n.d.op).slots);
+      if (e != nullptr && !e->slots.empty()) set_access(n.d(), e->slots.c_str());
+      if (e == nullptr) set_access(n.d(), info(n.d().op).slots);
       if (converted != nullptr) ONEPASS_TRY(convert(*conversion, n, *converted));
     }
     last_touch_.assign(list_.regions().size(), none);
@@ -117,10 +152,10 @@ class Fuser {
       if (n.opaque) opaque_.push_back(i);
       if (n.is_fence || n.opaque) walls_.push_back(i);
       if (!n.is_dispatch) continue;
-      set_op(i, n.d.op);
-      set_bytes(n.d, n.bytes);
-      for (std::size_t k = 0; k < n.d.n_views; ++k) {
-        if (is_bound(n.d.views[k])) n.touches[k] = add_touch(n.bytes[k].region, i);
+      set_op(i, n.d().op);
+      set_bytes(*n.work);
+      for (const std::size_t k : n.bytes().each()) {
+        n.touches[k] = add_touch(n.bytes()[k].region, i);
       }
       if (!n.by_hand) continue;
       for (const Range& r : list_.ranges(n.source)) add_touch(r.region, i);
@@ -131,11 +166,12 @@ class Fuser {
   // What stands in front of the product, which from now on reads what that writes.
   Status convert(const KernelRow& row, Node& product, Node& n) {
     std::uint64_t bytes = 0;
-    if (!row.convert(product.d, n.d, bytes)) {
+    n.work = &works_.emplace_back();
+    if (!row.convert(product.d(), n.d(), bytes)) {
       return fail(ErrorCode::unsupported,
-                  std::string(info(product.d.op).name) + ": x is " + name(product.d.input) +
-                      ", weights of " + name(product.d.format) + " take " + name(row.input),
-                  product.d.file, product.d.line);
+                  std::string(info(product.d().op).name) + ": x is " + name(product.d().input) +
+                      ", weights of " + name(product.d().format) + " take " + name(row.input),
+                  product.d().file, product.d().line);
     }
     if (conversions_ == nullptr) {
       conversions_ = ScratchTable::create(nullptr);
@@ -143,12 +179,12 @@ class Fuser {
       list_.add_table(conversions_);
     }
     ONEPASS_ASSIGN(const View out, list_.add_scratch(*conversions_, bytes));
-    n.d.bind(out);
-    n.d.file = product.d.file;
-    n.d.line = product.d.line;
+    n.d().bind(out);
+    n.d().file = product.d().file;
+    n.d().line = product.d().line;
     n.is_dispatch = n.changed = true;
-    product.d.views[0] = out;
-    product.d.input = row.input;
+    product.d().views[0] = out;
+    product.d().input = row.input;
     product.changed = true;
     return {};
   }
@@ -186,8 +222,8 @@ class Fuser {
   // The touch of a region by one of a node's views.
   std::uint32_t touch_of(std::uint32_t i, std::uint32_t region) const {
     const Node& n = nodes_[i];
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (is_bound(n.d.views[k]) && n.bytes[k].region == region) return n.touches[k];
+    for (const std::size_t k : n.bytes().each()) {
+      if (n.bytes()[k].region == region) return n.touches[k];
     }
     return none;
   }
@@ -198,7 +234,6 @@ class Fuser {
   static bool contains(const Range& a, const Range& b) {
     return a.region == b.region && a.lo <= b.lo && b.hi <= a.hi;
   }
-  static bool is_bound(const View& v) { return v.bytes != 0 && v.buffer; }
 
   // What dispatch i does to bytes.
   struct Effect {
@@ -213,12 +248,12 @@ class Fuser {
       e.touches = e.reads = e.writes = e.by_hand || n.opaque;
       return e;
     }
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (!overlap(n.bytes[k], bytes)) continue;
+    for (const std::size_t k : n.bytes().each()) {
+      if (!overlap(n.bytes()[k], bytes)) continue;
       e.touches = true;
-      e.reads |= reads(n.d.access[k]);
-      e.writes |= writes(n.d.access[k]);
-      e.covers |= writes(n.d.access[k]) && contains(n.bytes[k], bytes);
+      e.reads |= reads(n.d().access[k]);
+      e.writes |= writes(n.d().access[k]);
+      e.covers |= writes(n.d().access[k]) && contains(n.bytes()[k], bytes);
     }
     return e;
   }
@@ -242,8 +277,9 @@ class Fuser {
   // Whether nothing of what was in the bytes is left behind node i.
   bool overwrites(std::uint32_t i, const Range& bytes) const {
     const Node& n = nodes_[i];
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (writes(n.d.access[k]) && contains(n.bytes[k], bytes) && writes_whole(n.d, k)) return true;
+    for (const std::size_t k : n.bytes().each()) {
+      if (writes(n.d().access[k]) && contains(n.bytes()[k], bytes) && writes_whole(n.d(), k))
+        return true;
     }
     return false;
   }
@@ -254,8 +290,8 @@ class Fuser {
     bool is_kept = false;      // the value is seen after the pass, too: it is in a caller's buffer
   };
   Reader single_reader(std::uint32_t first, std::size_t k) const {
-    const Range& bytes = nodes_[first].bytes[k];
-    const bool is_dead_after = list_.is_dead_after(nodes_[first].d.views[k]);
+    const Range& bytes = nodes_[first].bytes()[k];
+    const bool is_dead_after = list_.is_dead_after(nodes_[first].d().views[k]);
     std::uint32_t reader = ~0u;
     const auto opaque = std::upper_bound(opaque_.begin(), opaque_.end(), first);
     const std::uint32_t may_read = opaque == opaque_.end() ? ~0u : *opaque;
@@ -287,9 +323,9 @@ class Fuser {
     if (n.is_fence) return false;
     if (!n.is_dispatch || !n.alive) return true;
     if (n.opaque) return false;
-    for (std::size_t v = 0; v < first.d.n_views; ++v) {
-      const Effect e = effect(k, first.bytes[v]);
-      if (writes(first.d.access[v]) ? e.touches : e.writes) return false;
+    for (const std::size_t v : first.bytes().each()) {
+      const Effect e = effect(k, first.bytes()[v]);
+      if (writes(first.d().access[v]) ? e.touches : e.writes) return false;
     }
     return true;
   }
@@ -309,25 +345,27 @@ class Fuser {
   }
 
   bool try_chain(const FusionRow& row, std::uint32_t i) {
-    const Dispatch& first = nodes_[i].d;
+    const Work& a = *nodes_[i].work;
+    const Dispatch& first = a.d;
     std::uint32_t j = ~0u;
     bool is_kept = false;
     vanished_.clear();
-    for (std::size_t k = 0; k < first.n_views; ++k) {
+    for (const std::size_t k : a.bytes.each()) {
       const View& v = first.views[k];
-      if (!writes(first.access[k]) || reads(first.access[k]) || !is_bound(v)) continue;
+      if (!writes(first.access[k]) || reads(first.access[k])) continue;
       const Reader reader = single_reader(i, k);
-      if (reader.node == ~0u || nodes_[reader.node].d.op != row.second) continue;
+      if (reader.node == ~0u || nodes_[reader.node].d().op != row.second) continue;
       if (j == ~0u) j = reader.node;
       if (j != reader.node) continue;
       vanished_.push_back(v);
       is_kept |= reader.is_kept;
     }
     if (j == ~0u || nodes_[j].by_hand) return false;
-    const Dispatch& second = nodes_[j].d;
-    for (std::size_t k = 0; k < second.n_views; ++k) {
-      for (std::size_t o = 0; o < first.n_views; ++o) {
-        if (!writes(first.access[o]) || !overlap(nodes_[i].bytes[o], nodes_[j].bytes[k])) continue;
+    const Work& b = *nodes_[j].work;
+    const Dispatch& second = b.d;
+    for (const std::size_t k : b.bytes.each()) {
+      for (const std::size_t o : a.bytes.each()) {
+        if (!writes(first.access[o]) || !overlap(a.bytes[o], b.bytes[k])) continue;
         // Read whole, or overwritten whole once it has been read.
         const bool may_stay = row.kind == FusionKind::chain_keeping && !writes(second.access[k]);
         if (!has_vanished(first.views[o]) && !may_stay) return false;
@@ -361,12 +399,14 @@ class Fuser {
     return false;
   }
 
-  // Whether dispatches i and j may be one, which is then fused_.
+  // Whether dispatches i and j may be one, which is then *fused_.
   bool fits(const FusionRow& row, std::uint32_t i, std::uint32_t j) {
-    const Dispatch& first = nodes_[i].d;
-    const Dispatch& second = nodes_[j].d;
-    Dispatch& d = fused_.d;
-    d = make_dispatch(row.fused, second.format);
+    const Dispatch& first = nodes_[i].d();
+    const Dispatch& second = nodes_[j].d();
+    Dispatch& d = fused_->d;
+    std::construct_at(&d);
+    d.op = row.fused;
+    d.format = second.format;
     d.label = second.label ? second.label : first.label;
     d.group = second.group ? second.group : first.group;
     d.file = second.file;
@@ -376,28 +416,31 @@ class Fuser {
     const KernelRow* const kernel = list_.device().find_row(d);
     if (kernel == nullptr) return false;
     d.input = kernel->input;
-    if (!same_accesses(first, second, d)) return false;
-    set_bytes(d, fused_.bytes);
-    if (!safe_overlaps(row, d, fused_.bytes)) return false;
+    set_bytes(*fused_);
+    if (!same_accesses(*nodes_[i].work, *nodes_[j].work, *fused_)) return false;
+    if (!safe_overlaps(row, *fused_)) return false;
     // Last: where the device's limits forbid the launch, an error is written.
-    Launch launch;
-    return launch_of(list_.device(), *kernel, d, launch).has_value();
+    fused_launch_.kernel = kernel;
+    std::construct_at(&fused_launch_.launch);
+    return launch_of(list_.device(), *kernel, d, fused_launch_.launch).has_value();
   }
 
-  // fused_ takes the place of dispatch j; it touches no region that neither i nor j does.
+  // *fused_ takes the place of dispatch j; it touches no region that neither i nor j does.
   void replace(std::uint32_t i, std::uint32_t j) {
-    std::array<std::uint32_t, max_views> touches{};
-    for (std::size_t k = 0; k < fused_.d.n_views; ++k) {
-      if (!is_bound(fused_.d.views[k])) continue;
-      const std::uint32_t region = fused_.bytes[k].region, own = touch_of(j, region);
+    std::array<std::uint32_t, max_views> touches;
+    for (const std::size_t k : fused_->bytes.each()) {
+      const std::uint32_t region = fused_->bytes[k].region, own = touch_of(j, region);
       touches[k] = own != none ? own : insert_touch(touch_of(i, region), j);
     }
     remove(i);
-    nodes_[j].d = fused_.d;
-    nodes_[j].bytes = fused_.bytes;
+    std::swap(nodes_[j].work, fused_);
     nodes_[j].touches = touches;
     nodes_[j].changed = true;
-    set_op(j, fused_.d.op);
+    if (made_ != nullptr) {
+      nodes_[j].made = static_cast<std::uint32_t>(made_->all.size());
+      made_->all.push_back(fused_launch_);
+    }
+    set_op(j, nodes_[j].d().op);
   }
 
   void remove(std::uint32_t i) {
@@ -415,8 +458,8 @@ class Fuser {
   void report_kept(FuseReport& report) const {
     for (const Kept& kept : kept_) {
       const Node &first = nodes_[kept.first], &second = nodes_[kept.second];
-      if (!first.alive || first.d.op != kept.row->first) continue;
-      if (!second.alive || second.d.op != kept.row->second) continue;
+      if (!first.alive || first.d().op != kept.row->first) continue;
+      if (!second.alive || second.d().op != kept.row->second) continue;
       const auto known =
           std::find_if(report.kept.begin(), report.kept.end(),
                        [&](const FuseReport::Kept& k) { return k.name == kept.row->name; });
@@ -432,46 +475,44 @@ class Fuser {
     return std::find(vanished_.begin(), vanished_.end(), v) != vanished_.end();
   }
 
-  static bool has(const Dispatch& d, const View& v, bool as_written) {
-    for (std::size_t k = 0; k < d.n_views; ++k) {
-      if (d.views[k] == v && (as_written ? writes(d.access[k]) : reads(d.access[k]))) return true;
+  static bool has(const Work& work, const View& v, bool as_written) {
+    for (const std::size_t k : work.bytes.each()) {
+      const Access access = work.d.access[k];
+      if ((as_written ? writes(access) : reads(access)) && work.d.views[k] == v) return true;
     }
     return false;
   }
 
   // The fused dispatch writes what both wrote, less what vanished, and reads nothing else than they
   // read. What second rewrites in place of an intermediate stays written.
-  bool same_accesses(const Dispatch& first, const Dispatch& second, const Dispatch& fused) const {
-    for (std::size_t k = 0; k < fused.n_views; ++k) {
-      const View& v = fused.views[k];
-      if (!is_bound(v)) continue;
-      if (writes(fused.access[k])) {
+  bool same_accesses(const Work& first, const Work& second, const Work& fused) const {
+    for (const std::size_t k : fused.bytes.each()) {
+      const View& v = fused.d.views[k];
+      if (writes(fused.d.access[k])) {
         const bool by_first = has(first, v, true) && !has_vanished(v);
         if (!by_first && !has(second, v, true)) return false;
       }
-      if (reads(fused.access[k])) {
+      if (reads(fused.d.access[k])) {
         const bool by_second = has(second, v, false) && !has_vanished(v);
         if (!by_second && !has(first, v, false)) return false;
       }
     }
-    for (std::size_t k = 0; k < first.n_views; ++k) {
-      const View& v = first.views[k];
-      if (is_bound(v) && writes(first.access[k]) && !has_vanished(v) && !has(fused, v, true)) {
-        return false;
-      }
+    for (const std::size_t k : first.bytes.each()) {
+      const View& v = first.d.views[k];
+      if (writes(first.d.access[k]) && !has_vanished(v) && !has(fused, v, true)) return false;
     }
-    for (std::size_t k = 0; k < second.n_views; ++k) {
-      const View& v = second.views[k];
-      if (is_bound(v) && writes(second.access[k]) && !has(fused, v, true)) return false;
+    for (const std::size_t k : second.bytes.each()) {
+      if (writes(second.d.access[k]) && !has(fused, second.d.views[k], true)) return false;
     }
     return true;
   }
 
-  static bool safe_overlaps(const FusionRow& row, const Dispatch& d, const Bytes& bytes) {
-    for (std::size_t o = 0; o < d.n_views; ++o) {
+  static bool safe_overlaps(const FusionRow& row, const Work& work) {
+    const Dispatch& d = work.d;
+    for (const std::size_t o : work.bytes.each()) {
       if (!writes(d.access[o])) continue;
-      for (std::size_t i = 0; i < d.n_views; ++i) {
-        if (i == o || !overlap(bytes[o], bytes[i])) continue;
+      for (const std::size_t i : work.bytes.each()) {
+        if (i == o || !overlap(work.bytes[o], work.bytes[i])) continue;
         const bool allowed = reads(d.access[i]) && !writes(d.access[i]) &&
                              std::strchr(row.in_place, "0123456789abcdef"[i]) != nullptr;
         if (!allowed || d.views[o] != d.views[i]) return false;
@@ -482,7 +523,7 @@ class Fuser {
 
   // A later dispatch that computes the same from the same: its readers read the earlier result.
   bool try_same(std::uint32_t i) {
-    const Dispatch& first = nodes_[i].d;
+    const Dispatch& first = nodes_[i].d();
     const std::size_t out = only_output(first);
     if (out == first.n_views) return false;
     const View result = first.views[out];
@@ -491,13 +532,13 @@ class Fuser {
     for (const std::uint32_t j : touching_operands(i)) {
       if (j >= end) return false;
       if (!nodes_[j].alive) continue;
-      if (computes_same(first, nodes_[j].d, out) &&
+      if (computes_same(first, nodes_[j].d(), out) &&
           redirect(j, out, result, nodes_[i].touches[out])) {
         return true;
       }
       // From here on the operands or the result are other values.
-      for (std::size_t k = 0; k < first.n_views; ++k) {
-        if (effect(j, nodes_[i].bytes[k]).writes) return false;
+      for (const std::size_t k : nodes_[i].bytes().each()) {
+        if (effect(j, nodes_[i].bytes()[k]).writes) return false;
       }
     }
     return false;
@@ -507,8 +548,7 @@ class Fuser {
   std::vector<std::uint32_t> touching_operands(std::uint32_t i) {
     std::vector<std::uint32_t> all;
     const Node& n = nodes_[i];
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (!is_bound(n.d.views[k])) continue;
+    for (const std::size_t k : n.bytes().each()) {
       for (std::uint32_t t = touches_[n.touches[k]].next; t != none; t = touches_[t].next) {
         all.push_back(touches_[t].node);
       }
@@ -543,9 +583,9 @@ class Fuser {
   // Readers of dispatch j's output read `result` instead, as far as both live; then j goes.
   // touch: of the dispatch that writes the result.
   bool redirect(std::uint32_t j, std::size_t out, const View& result, std::uint32_t touch) {
-    const View v = nodes_[j].d.views[out];
+    const View v = nodes_[j].d().views[out];
     const Range result_bytes = list_.range_of(result);
-    const Range bytes = nodes_[j].bytes[out];
+    const Range bytes = nodes_[j].bytes()[out];
     if (!list_.is_dead_after(v) || overlap(bytes, result_bytes)) return false;
     readers_.clear();
     bool redefined = false;
@@ -567,14 +607,15 @@ class Fuser {
       if (nodes_[k].is_dispatch && nodes_[k].alive && effect(k, result_bytes).writes) return false;
     }
     for (const std::uint32_t k : readers_) {
-      Dispatch& d = nodes_[k].d;
+      Dispatch& d = nodes_[k].d();
       for (std::size_t s = 0; s < d.n_views; ++s) {
         if (d.views[s] != v) continue;
         d.views[s] = result;
         nodes_[k].touches[s] = insert_touch(touch, k);
       }
       nodes_[k].changed = true;
-      set_bytes(d, nodes_[k].bytes);
+      nodes_[k].made = none;  // a launch may depend on where its views begin
+      set_bytes(*nodes_[k].work);
     }
     remove(j);
     return true;
@@ -582,8 +623,8 @@ class Fuser {
 
   // True when the dispatch touches the view's bytes only as exactly this view.
   static bool reads_whole(const Node& n, const View& v, const Range& bytes) {
-    for (std::size_t k = 0; k < n.d.n_views; ++k) {
-      if (overlap(n.bytes[k], bytes) && n.d.views[k] != v) return false;
+    for (const std::size_t k : n.bytes().each()) {
+      if (overlap(n.bytes()[k], bytes) && n.d().views[k] != v) return false;
     }
     return true;
   }
@@ -603,16 +644,13 @@ class Fuser {
     std::vector<NodeList::Rewritten> nodes;
     nodes.reserve(nodes_.size());
     for (const Node& n : nodes_) {
-      if (n.alive) nodes.push_back({n.source, n.changed ? &n.d : nullptr});
+      if (!n.alive) continue;
+      nodes.push_back({n.source, n.changed ? &n.d() : nullptr});
+      if (made_ != nullptr) made_->of_node.push_back(n.made);
     }
     return list_.rewrite(nodes);
   }
 
-  // What two dispatches would be as one.
-  struct Fused {
-    Dispatch d;
-    Bytes bytes;  // of d.views
-  };
   struct Kept {
     const FusionRow* row;
     std::uint32_t first, second;
@@ -621,6 +659,7 @@ class Fuser {
   NodeList& list_;
   bool close_;
   std::span<const FusionRow> rows_;
+  MadeLaunches* made_;  // null: nobody asks for them
   std::vector<Node> nodes_;
   std::vector<Touch> touches_;
   std::vector<std::uint32_t> last_touch_;      // per region, while loading
@@ -629,7 +668,9 @@ class Fuser {
   std::vector<std::uint32_t> walls_;           // fences and those, ascending
   std::vector<Op> ops_;                        // of each node; custom: a caller's, none, or gone
   std::array<std::uint32_t, static_cast<std::size_t>(Op::count_)> counts_{};
-  Fused fused_;
+  std::vector<Work> works_;          // never grows beyond what load reserved
+  Work* fused_ = nullptr;            // what two dispatches would be as one
+  MadeLaunches::Made fused_launch_;  // and what that launches
   std::vector<View> vanished_;
   std::vector<Kept> kept_;
   std::vector<std::uint32_t> readers_;
@@ -637,8 +678,9 @@ class Fuser {
 
 }  // namespace
 
-Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows) {
-  return Fuser(list, close, rows).run();
+Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows,
+                        MadeLaunches* made) {
+  return Fuser(list, close, rows, made).run();
 }
 
 }  // namespace onepass::graph

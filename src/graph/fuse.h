@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/tables.h"
+#include "graph/lower.h"
 #include "graph/nodes.h"
 
 namespace onepass::graph {
@@ -19,8 +20,10 @@ namespace onepass::graph {
 //   they read;
 // - an output of the fused dispatch overlaps an input only where in_place of the row allows it;
 // - the device has a kernel that accepts it, and launches it within its limits.
-// The list is rewritten; an error changes nothing but its tables.
-Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows);
+// The list is rewritten; an error changes nothing but its tables. made: launches of the dispatches
+// that are two recorded ones.
+Result<FuseReport> fuse(NodeList& list, bool close, std::span<const FusionRow> rows,
+                        MadeLaunches* made = nullptr);
 inline Result<FuseReport> fuse(NodeList& list, bool close) {
   return fuse(list, close, fusion_rows());
 }

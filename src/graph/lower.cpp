@@ -90,7 +90,8 @@ namespace {
 
 class Lowering {
  public:
-  explicit Lowering(const NodeList& list) : list_(list), device_(list.device().info()) {
+  Lowering(const NodeList& list, const MadeLaunches& made)
+      : list_(list), made_(made), device_(list.device().info()) {
     out_.n_list_regions = static_cast<std::uint32_t>(list.regions().size());
     out_.items.reserve(list.size());
     out_.kinds.reserve(list.size());
@@ -137,10 +138,16 @@ class Lowering {
       }
       return add_launch(node, d, e->row, e->spec, ~0u);
     }
-    ONEPASS_ASSIGN(const KernelRow* row, row_of(d));
+    const MadeLaunches::Made* const made = made_.of(node);
+    const KernelRow* row = made != nullptr ? made->kernel : nullptr;
+    if (row == nullptr) {
+      ONEPASS_ASSIGN(row, row_of(d));
+    }
     LaunchList launches;
     if (row->lower != nullptr) ONEPASS_TRY(row->lower(device_, d, launches));
-    if (launches.parts().empty()) return add_launch(node, d, *row, {}, ~0u);
+    if (launches.parts().empty()) {
+      return made != nullptr ? add_made(node, *made) : add_launch(node, d, *row, {}, ~0u);
+    }
     const auto first_scratch = static_cast<std::uint32_t>(out_.workspace.size());
     out_.workspace.insert(out_.workspace.end(), launches.scratch_bytes().begin(),
                           launches.scratch_bytes().end());
@@ -161,16 +168,39 @@ class Lowering {
 
   Status add_launch(std::uint32_t node, const Dispatch& d, const KernelRow& row,
                     std::span<const SpecValue> spec, std::uint32_t part) {
+    Lowered::Item& item = add_item(node, part, row);
+    item.launch.n_spec = static_cast<std::uint16_t>(spec.size());
+    std::copy(spec.begin(), spec.end(), item.launch.spec.begin());
+    ONEPASS_TRY(launch_of(list_.device(), row, d, item.launch));
+    if (part == ~0u) {
+      add_recorded_ranges(node);
+    } else {
+      add_part_ranges(d);
+    }
+    add_memory(item);
+    return {};
+  }
+
+  Status add_made(std::uint32_t node, const MadeLaunches::Made& made) {
+    Lowered::Item& item = add_item(node, ~0u, *made.kernel);
+    item.launch = made.launch;
+    add_recorded_ranges(node);
+    add_memory(item);
+    return {};
+  }
+
+  Lowered::Item& add_item(std::uint32_t node, std::uint32_t part, const KernelRow& row) {
     Lowered::Item& item = out_.items.emplace_back();
     item.node = node;
     item.part = part;
     item.kernel = &row;
     item.behind_barrier = std::exchange(behind_barrier_, false);
     out_.kinds.push_back(list_.node(node).opaque ? NodeKind::opaque : NodeKind::dispatch);
-    item.launch.n_spec = static_cast<std::uint16_t>(spec.size());
-    std::copy(spec.begin(), spec.end(), item.launch.spec.begin());
-    ONEPASS_TRY(launch_of(list_.device(), row, d, item.launch));
-    add_ranges(node, d, part);
+    return item;
+  }
+
+  // Behind the ranges of an item's views: they end here.
+  void add_memory(Lowered::Item& item) {
     if (item.launch.scratch_bytes != 0) {
       item.scratch = static_cast<std::uint32_t>(out_.workspace.size());
       out_.workspace.push_back(item.launch.scratch_bytes);
@@ -182,15 +212,14 @@ class Lowering {
       out_.persistent_bytes += align_up(item.launch.persistent_bytes);
     }
     out_.range_offsets.push_back(static_cast<std::uint32_t>(out_.ranges.size()));
-    return {};
   }
 
-  void add_ranges(std::uint32_t node, const Dispatch& d, std::uint32_t part) {
-    if (part == ~0u) {
-      const auto ranges = list_.ranges(node);
-      out_.ranges.insert(out_.ranges.end(), ranges.begin(), ranges.end());
-      return;
-    }
+  void add_recorded_ranges(std::uint32_t node) {
+    const auto ranges = list_.ranges(node);
+    out_.ranges.insert(out_.ranges.end(), ranges.begin(), ranges.end());
+  }
+
+  void add_part_ranges(const Dispatch& d) {
     for (std::size_t v = 0; v < d.n_views; ++v) {
       const View& view = d.views[v];
       const std::uint32_t workspace = Lowered::workspace_of(view);
@@ -204,6 +233,7 @@ class Lowering {
   }
 
   const NodeList& list_;
+  const MadeLaunches& made_;
   const DeviceInfo& device_;
   Lowered out_;
   bool behind_barrier_ = false;
@@ -211,6 +241,8 @@ class Lowering {
 
 }  // namespace
 
-Result<Lowered> lower(const NodeList& list) { return Lowering(list).run(); }
+Result<Lowered> lower(const NodeList& list, const MadeLaunches& made) {
+  return Lowering(list, made).run();
+}
 
 }  // namespace onepass::graph

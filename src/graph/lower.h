@@ -48,13 +48,28 @@ struct Lowered {
   }
 };
 
+// Launches that fusing has asked for, by node of the list that it left.
+struct MadeLaunches {
+  struct Made {
+    const KernelRow* kernel = nullptr;
+    Launch launch;
+  };
+  std::vector<Made> all;
+  std::vector<std::uint32_t> of_node;  // index of `all`; ~0: not asked for
+
+  const Made* of(std::uint32_t node) const noexcept {
+    return node < of_node.size() && of_node[node] != ~0u ? &all[of_node[node]] : nullptr;
+  }
+};
+
 // What a row makes of a dispatch in one launch; an error where it declines or the device's limits
 // do not allow it.
 Status launch_of(const DeviceState& device, const KernelRow& row, const Dispatch& d,
                  Launch& launch);
 
-// Asks every dispatch's kernel row for its launch and checks it against the device's limits. A
+// Asks every dispatch's kernel row for its launch, unless it is made already, and checks it against
+// the device's limits. A
 // dispatch of unknown accesses gets a fence before and after it, so that its order can be proven.
-Result<Lowered> lower(const NodeList& list);
+Result<Lowered> lower(const NodeList& list, const MadeLaunches& made = {});
 
 }  // namespace onepass::graph
