@@ -33,22 +33,41 @@ OP_INLINE void prefetch(const std::byte* w) {
 struct Numbers {
   B v[8];
 };
-// Vector V of 32 numbers of N bits at p, shifted left by To.
-template <int N, int V, int To = 0>
-OP_INLINE B vector_of(const std::byte* p) {
-  constexpr int bits = quant::r16::plane_bits(N);
-  const B own = Simd::bits_of<V / bits * bits, bits, To>(Simd::load_b(p + 64 * (V % bits)));
-  if constexpr (N == bits) {
-    return own;
-  } else {
-    return Simd::or_b(own, vector_of<N - bits, V, To + bits>(p + 64 * bits));
+// 32 numbers of N bits as they lie: planes of their low bits, then those of the rest.
+template <int N>
+struct Planes {
+  static constexpr int bits = quant::r16::plane_bits(N);
+  B own[bits];
+  [[no_unique_address]] Planes<N - bits> rest;
+
+  explicit OP_INLINE Planes(const std::byte* p) : rest(p + 64 * bits) {
+    // A vector that is taken apart into four or more is loaded once, not as often as it is used.
+    for (int i = 0; i < bits; ++i) {
+      own[i] = bits <= 2 ? Simd::held(Simd::load_b(p + 64 * i)) : Simd::load_b(p + 64 * i);
+    }
   }
-}
+  // Vector V, shifted left by To.
+  template <int V, int To = 0>
+  OP_INLINE B vector() const {
+    const B low = Simd::bits_of<V / bits * bits, bits, To>(own[V % bits]);
+    if constexpr (N == bits) {
+      return low;
+    } else {
+      return Simd::or_b(low, rest.template vector<V, To + bits>());
+    }
+  }
+};
+template <>
+struct Planes<0> {
+  explicit OP_INLINE Planes(const std::byte*) {}
+};
 template <int N, int To = 0>
 OP_INLINE Numbers load(const std::byte* p) {
-  return {{vector_of<N, 0, To>(p), vector_of<N, 1, To>(p), vector_of<N, 2, To>(p),
-           vector_of<N, 3, To>(p), vector_of<N, 4, To>(p), vector_of<N, 5, To>(p),
-           vector_of<N, 6, To>(p), vector_of<N, 7, To>(p)}};
+  const Planes<N> planes(p);
+  return {{planes.template vector<0, To>(), planes.template vector<1, To>(),
+           planes.template vector<2, To>(), planes.template vector<3, To>(),
+           planes.template vector<4, To>(), planes.template vector<5, To>(),
+           planes.template vector<6, To>(), planes.template vector<7, To>()}};
 }
 
 // How a form gets numbers of `bits` bits, 32 at a time: block i of 32 of those at p, after open(p).
@@ -469,35 +488,61 @@ struct FormOfFamily<Packed, quant::FloatFamily<Number>> : FloatForm<LoadOf<Numbe
 template <class Packed>
 using FormOf = FormOfFamily<Packed, typename Packed::Family>;
 
+// Rows [0, m) in turns of 16 (where the form takes as many), 8, 4, 2 and 1; turn(first row, J...).
+template <class Form, class Turn>
+OP_INLINE void in_turns(std::size_t m, const Turn& turn) {
+  std::size_t r = 0;
+  if constexpr (requires { Form::more_rows; }) {
+    for (; r + 16 <= m; r += 16) turn(r, std::make_index_sequence<16>());
+  }
+  if constexpr (Simd::max_rows >= 8) {
+    for (; r + 8 <= m; r += 8) turn(r, std::make_index_sequence<8>());
+  }
+  for (; r + 4 <= m; r += 4) turn(r, std::make_index_sequence<4>());
+  if (r + 2 <= m) {
+    turn(r, std::make_index_sequence<2>());
+    r += 2;
+  }
+  if (r < m) turn(r, std::make_index_sequence<1>());
+}
+
 template <class Form, std::size_t... J>
 OP_NOINLINE void dot(const std::byte* w, const std::byte* const* rows, std::size_t k, float* acc,
                      std::index_sequence<J...>) {
   Form::template dot<J...>(w, rows, k, acc);
+}
+template <class Form, std::size_t... J>
+OP_NOINLINE void add_unpacked(const typename Form::Unpacked* u, std::size_t n,
+                              const std::byte* const* rows, std::size_t b, std::size_t k,
+                              float* acc, std::index_sequence<J...>) {
+  Form::template add_unpacked<J...>(u, n, rows, b, k, acc);
+}
+
+// dot_rows of a form that unpacks, in pieces that the first-level cache holds.
+template <class Form>
+OP_NOINLINE void dot_unpacked(const std::byte* w, const std::byte* const* rows, std::size_t m,
+                              std::size_t k, float* acc) {
+  constexpr std::size_t piece = 32;
+  typename Form::Unpacked unpacked[piece];
+  for (std::size_t r = 0; r < m; ++r) Simd::store(acc + 16 * r, Simd::zero());
+  for (std::size_t b = 0; b < k / 32; b += piece) {
+    const std::size_t n = k / 32 - b < piece ? k / 32 - b : piece;
+    for (std::size_t i = 0; i < n; i += 8, w += Form::bytes) Form::unpack(w, unpacked + i);
+    in_turns<Form>(m, [&](std::size_t r, auto turn) {
+      add_unpacked<Form>(unpacked, n, rows + r, b, k, acc + 16 * r, turn);
+    });
+  }
 }
 
 // Products of m rows of x with one group: acc[16 r + i].
 template <class Form>
 OP_NOINLINE void dot_rows(const std::byte* w, const std::byte* const* rows, std::size_t m,
                           std::size_t k, float* acc) {
-  std::size_t r = 0;
-  if constexpr (requires { Form::more_rows; }) {
-    for (; r + 16 <= m; r += 16) {
-      dot<Form>(w, rows + r, k, acc + 16 * r, std::make_index_sequence<16>());
-    }
+  if constexpr (requires { requires Form::unpacks; }) {
+    if (m > 4) return dot_unpacked<Form>(w, rows, m, k, acc);
   }
-  if constexpr (Simd::max_rows >= 8) {
-    for (; r + 8 <= m; r += 8) {
-      dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3, 4, 5, 6, 7>());
-    }
-  }
-  for (; r + 4 <= m; r += 4) {
-    dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1, 2, 3>());
-  }
-  if (r + 2 <= m) {
-    dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0, 1>());
-    r += 2;
-  }
-  if (r < m) dot<Form>(w, rows + r, k, acc + 16 * r, std::index_sequence<0>());
+  in_turns<Form>(m,
+                 [&](std::size_t r, auto turn) { dot<Form>(w, rows + r, k, acc + 16 * r, turn); });
 }
 
 }  // namespace

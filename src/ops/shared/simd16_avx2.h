@@ -202,6 +202,7 @@ struct Simd {
     const __m256i* v = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
   }
+  static OP_INLINE B held(B b) { return b; }
   static OP_INLINE B set1_b(std::uint8_t x) {
     const __m256i v = _mm256_set1_epi8(static_cast<char>(x));
     return {v, v};

@@ -161,6 +161,11 @@ struct Simd {
   static OP_INLINE std::int32_t sum_i(I a) { return _mm512_reduce_add_epi32(a.v); }
 
   static OP_INLINE B load_b(const void* p) { return {_mm512_loadu_si512(p)}; }
+  // In a register from here on, where the compiler would read memory again at every use.
+  static OP_INLINE B held(B b) {
+    asm("" : "+v"(b.v));
+    return b;
+  }
   static OP_INLINE B set1_b(std::uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
   template <int At, int Bits, int To = 0>
   static OP_INLINE B bits_of(B a) {

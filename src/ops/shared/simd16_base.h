@@ -263,6 +263,7 @@ struct Simd {
     std::memcpy(r.v, p, 64);
     return r;
   }
+  static B held(B b) { return b; }
   static B set1_b(std::uint8_t x) {
     B r;
     std::memset(r.v, x, 64);

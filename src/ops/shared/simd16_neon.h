@@ -265,6 +265,7 @@ struct Simd {
     const std::uint8_t* t = static_cast<const std::uint8_t*>(p);
     return {{vld1q_u8(t), vld1q_u8(t + 16), vld1q_u8(t + 32), vld1q_u8(t + 48)}};
   }
+  static OP_INLINE B held(B b) { return b; }
   static OP_INLINE B set1_b(std::uint8_t x) {
     const uint8x16_t v = vdupq_n_u8(x);
     return {{v, v, v, v}};
