@@ -5,7 +5,8 @@
 #   suite     ctest --preset aarch64: base and neon (dot product) paths, 1, 2, 3 and 8 threads
 #   fallback  conformance cases on an emulated core without the dot product
 # For Debian 12: installs the cross compiler and qemu-user if they are missing; arm64 libraries are
-# only unpacked, into build/aarch64-packages. MIRROR: where they come from. JOBS: default all cores.
+# only unpacked, into build/aarch64-packages. MIRROR: where they come from (default: where this
+# machine's packages come from). JOBS: default all cores.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -20,7 +21,7 @@ for argument in "$@"; do
 done
 [ ${#stages[@]} -gt 0 ] || stages=("${all_stages[@]}")
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN)}
-mirror=${MIRROR:-http://deb.debian.org/debian}
+mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' | head -n 1)}
 
 tools=(g++-aarch64-linux-gnu qemu-user cmake ninja-build python3)
 libraries=(libcli11-dev libexpected-dev libfast-float-dev libgmock-dev libgtest-dev libpcre2-8-0
