@@ -67,8 +67,10 @@ class Fuser {
   };
   // A dispatch with the bytes of its views, by set_bytes. Large, so it changes hands, not place.
   struct Work {
-    Work() noexcept {}  // leaves both as they are: made for every dispatch of a pass
-    Dispatch d;
+    Work() noexcept {}  // leaves d for NodeList::read: made for every dispatch of a pass
+    union {
+      Dispatch d;
+    };
     Bytes bytes;
   };
   struct Node {

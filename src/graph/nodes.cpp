@@ -598,12 +598,6 @@ PhysicalRange NodeList::physical(const graph::Range& r) const noexcept {
   return PhysicalRange{item.block->region(), item.offset + r.lo, item.offset + r.hi, r.write};
 }
 
-graph::Range NodeList::range_of(const View& view) const noexcept {
-  const Resolved& r = place_of(view);
-  const std::uint64_t lo = r.base + view.offset;
-  return graph::Range{lo, lo + view.bytes, r.region, false};
-}
-
 bool NodeList::is_immutable(const View& view) const noexcept { return place_of(view).immutable; }
 
 void NodeList::discard(const MemRange& range) { discarded_.push_back(range); }

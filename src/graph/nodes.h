@@ -153,7 +153,11 @@ class NodeList {
   std::span<const MemRange> discarded() const noexcept { return discarded_; }
   bool is_immutable(const View& view) const noexcept;
   // The bytes of a view of this list, as a read.
-  graph::Range range_of(const View& view) const noexcept;
+  graph::Range range_of(const View& view) const noexcept {
+    const Resolved& r = place_of(view);
+    const std::uint64_t lo = r.base + view.offset;
+    return {lo, lo + view.bytes, r.region, false};
+  }
   // True when nobody sees these bytes after the pass.
   bool is_dead_after(const View& view) const noexcept;
 
