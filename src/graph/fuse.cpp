@@ -90,11 +90,12 @@ class Fuser {
     Bytes& bytes() const noexcept { return work->bytes; }
   };
 
+  static bool is_bound(const View& v) { return v.bytes != 0 && v.buffer; }
   void set_bytes(Work& work) const {
     work.bytes.bound = 0;
     for (std::size_t k = 0; k < work.d.n_views; ++k) {
       const View& v = work.d.views[k];
-      if (v.bytes == 0 || !v.buffer) continue;
+      if (!is_bound(v)) continue;
       work.bytes.bound |= 1u << k;
       work.bytes[k] = list_.range_of(v);
     }
@@ -144,7 +145,9 @@ class Fuser {
       n.by_hand = n.opaque || (e != nullptr && e->slots.empty());
       if (e != nullptr && !e->slots.empty()) set_access(n.d(), e->slots.c_str());
       if (e == nullptr) set_access(n.d(), info(n.d().op).slots);
-      if (converted != nullptr) ONEPASS_TRY(convert(*conversion, n, *converted));
+      if (converted == nullptr) continue;
+      ONEPASS_TRY(convert(*conversion, n, *converted));
+      move_up(nodes_.size() - 2);
     }
     last_touch_.assign(list_.regions().size(), none);
     touches_.reserve(nodes_.size() * 4);
@@ -189,6 +192,31 @@ class Fuser {
     product.d().input = row.input;
     product.changed = true;
     return {};
+  }
+
+  // Moves a conversion, which writes memory of its own, behind what wrote its input, if that is
+  // near: there the two can be one. Nodes have no ranges yet.
+  void move_up(std::size_t at) {
+    const Range input = list_.range_of(nodes_[at].d().views[0]);
+    const std::size_t least = at > pair_window ? at - pair_window : 0;
+    std::size_t to = at;
+    for (; to > least; --to) {
+      const Node& n = nodes_[to - 1];
+      if (!n.is_dispatch || n.by_hand || n.d().op == Op::custom || writes_into(n.d(), input)) break;
+    }
+    if (to == least) return;  // written further away
+    std::rotate(nodes_.begin() + static_cast<std::ptrdiff_t>(to),
+                nodes_.begin() + static_cast<std::ptrdiff_t>(at),
+                nodes_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+  bool writes_into(const Dispatch& d, const Range& bytes) const {
+    for (std::size_t k = 0; k < d.n_views; ++k) {
+      if (writes(d.access[k]) && is_bound(d.views[k]) &&
+          overlap(list_.range_of(d.views[k]), bytes)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   static void set_access(Dispatch& d, const char* slots) {

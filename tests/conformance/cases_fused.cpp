@@ -182,9 +182,11 @@ Case matmul_form(const MatmulForm& c) {
 }
 
 // rms_norm [of a sum that is kept], stored as q8a.
-Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t variant) {
-  const std::string text = label(sum ? "add_rms_norm_q" : "rms_norm_q", " rows", rows, " dim", dim,
-                                 " view+", odd_offset(DType::f32, variant));
+// kept: the norm is stored as well.
+Case norm_q_case(bool sum, bool kept, std::uint32_t rows, std::uint32_t dim, std::size_t variant) {
+  const std::string text =
+      label(sum ? "add_rms_norm_q" : "rms_norm_q", kept ? " kept" : "", " rows", rows, " dim", dim,
+            " view+", odd_offset(DType::f32, variant));
   const auto prepare = [=](std::optional<std::uint32_t> row) {
     Random random(text);
     const Shape shape{rows, dim};
@@ -201,9 +203,11 @@ Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t va
       per_row.push_back(p.add(input(DType::f32, shape, other.bytes, at(2))));
       per_row.push_back(p.add(output(DType::f32, shape, at(3))));
     }
-    p.encode = [sum](GraphSession& s, Tensors t) {
+    const std::size_t plain = kept ? p.add(output(DType::f32, shape, at(4))) : 0;
+    if (kept) per_row.push_back(plain);
+    p.encode = [=](GraphSession& s, Tensors t) {
       if (sum) ops::add(s, {.a = t[0], .b = t[3], .out = t[4]});
-      const Tensor normed = s.scratch(DType::f32, t[0].shape);
+      const Tensor normed = kept ? t[plain] : s.scratch(DType::f32, t[0].shape);
       ops::rms_norm(s, {.x = sum ? t[4] : t[0], .weight = t[1], .out = normed});
       ops::quantize(s, {.x = normed, .out = t[2]});
     };
@@ -216,8 +220,10 @@ Case norm_q_case(bool sum, std::uint32_t rows, std::uint32_t dim, std::size_t va
         rms_norm(&source[r * dim], dim, static_cast<double>(1e-5f), w.values.data(),
                  &e.want[r * dim], &e.bound[r * dim]);
       }
+      std::vector<Expect> list;
+      if (kept) list.push_back(Expect{.operand = plain, .want = e.want, .bound = e.bound});
       e.bound = q8a_error(e.want, e.bound);
-      std::vector list{e};
+      list.push_back(e);
       if (sum) {
         list.push_back(Expect{.operand = 4, .exact = store(DType::f32, source).bytes});
       }
@@ -487,11 +493,11 @@ void add_fused(Set set, std::vector<Case>& cases) {
          c.variant = r.below(5);
          return matmul_form(c);
        });
-  draw(cases, "norm q", 40 * times, [](Random& r, std::size_t i) {
+  draw(cases, "norm q", 60 * times, [](Random& r, std::size_t i) {
     const std::uint32_t variant = r.below(5);
     const auto dim = r.pick<std::uint32_t>({32, 64, 96, 256, 1024});
     const auto rows = r.pick<std::uint32_t>({1, 2, 7, 33});
-    return norm_q_case(i % 2 == 0, rows, dim, variant);
+    return norm_q_case(i % 2 == 0, i / 2 % 2 == 0, rows, dim, variant);
   });
   std::vector<Format> split;
   for (const Format format : formats) {

@@ -1,5 +1,6 @@
 #include "conformance/case.h"
 #include "conformance/reference.h"
+#include "ops/shared/forms.h"
 
 namespace onepass::conformance {
 namespace {
@@ -84,18 +85,19 @@ Case affine_case(DType scales, std::uint32_t bits, std::uint32_t group, std::uin
   return Case{"matmul", text, Op::matmul_affine, scales, m, 0, prepare};
 }
 
-// pairs: x has a row for each expert of a token.
+// pairs: x has a row for each expert of a token. two: fused with another product of the same x.
 Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint32_t experts,
-             std::uint32_t n, std::uint32_t k, std::size_t variant, bool pairs) {
+             std::uint32_t n, std::uint32_t k, std::size_t variant, bool pairs, bool two) {
   const std::size_t offset = odd_offset(format, variant);
   const std::string text =
       label("matmul_id ", name(format), " tokens", tokens, " used", used, " of", experts, " n", n,
-            " k", k, " view+", offset, pairs ? " pairs" : "");
+            " k", k, " view+", offset, pairs ? " pairs" : "", two ? " two" : "");
   const auto prepare = [=](std::optional<std::uint32_t> row) {
     Random random(text);
     const Shape x_shape = pairs ? Shape{tokens, used, k} : Shape{tokens, k};
     const Stored x = random_values(random, DType::f32, x_shape.elements(), 1.0);
     const Weights w = any_weights(random, format, experts, n, k);
+    const Weights other = any_weights(random, format, two ? experts : 0, n, k);
     std::vector<std::uint32_t> ids(std::size_t{tokens} * used);
     // Now and then an expert that does not exist: zeros.
     for (std::uint32_t& id : ids) {
@@ -107,11 +109,16 @@ Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint3
     p.add(input(format, {experts, n, k}, w.bytes, offset));
     p.add(input(DType::u32, {tokens, used}, words(ids), 4 * (variant % 3)));
     p.add(output(DType::f32, {tokens, used, n}, odd_offset(DType::f32, variant + 2)));
-    p.encode = [](GraphSession& s, Tensors t) {
+    if (two) {
+      p.add(input(format, {experts, n, k}, other.bytes, odd_offset(format, variant + 1)));
+      p.add(output(DType::f32, {tokens, used, n}, odd_offset(DType::f32, variant)));
+    }
+    p.encode = [two](GraphSession& s, Tensors t) {
       ops::matmul_id(s, {.x = t[0], .weight = t[1], .ids = t[2], .out = t[3]});
+      if (two) ops::matmul_id(s, {.x = t[0], .weight = t[4], .ids = t[2], .out = t[5]});
     };
-    p.expect = [=](bool quantized) {
-      Expect all{.operand = 3};
+    const auto products = [=](const Weights& w, std::size_t operand, bool quantized) {
+      Expect all{.operand = operand};
       const std::size_t size = std::size_t{n} * k;
       for (std::size_t i = 0; i < ids.size(); ++i) {
         const auto part = [](const Doubles& v, std::size_t index, std::size_t count) {
@@ -132,12 +139,20 @@ Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint3
         append(all.quantization, e.quantization);
         append(all.want_quantized, e.want_quantized);
       }
-      return std::vector{all};
+      return all;
     };
-    const std::size_t per_row[] = {0, 2, 3};
+    p.expect = [=](bool quantized) {
+      std::vector list{products(w, 3, quantized)};
+      if (two) list.push_back(products(other, 5, quantized));
+      return list;
+    };
+    std::vector<std::size_t> per_row{0, 2, 3};
+    if (two) per_row.push_back(5);
     return row ? take_row(p, *row, per_row) : p;
   };
-  return Case{"moe", text, Op::matmul_id, format, tokens, 0, prepare};
+  Case c{"moe", text, Op::matmul_id, format, tokens, two ? 1u : 0u, prepare};
+  c.form = two ? ops::form_parts : 0;
+  return c;
 }
 
 std::vector<std::uint32_t> widths_of(Format format, Set set) {
@@ -186,7 +201,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
     const auto m = r.pick<std::uint32_t>({1, 2, 7, 33});
     return affine_case(float_types()[i % 3], bits, group, m, n, k, variant);
   });
-  draw(cases, "id", full ? 3400 : 540, [](Random& r, std::size_t i) {
+  draw(cases, "id", full ? 3400 : 640, [](Random& r, std::size_t i) {
     const Format format = weight_formats()[i % weight_formats().size()];
     const std::uint32_t experts = r.pick<std::uint32_t>({1, 2, 5, 8});
     const bool pairs = r.below(2) == 0;
@@ -195,7 +210,7 @@ void add_matmul(Set set, std::vector<Case>& cases) {
     const auto n = r.pick<std::uint32_t>({1, 7, 17, 33});
     const auto used = r.pick<std::uint32_t>({1, 2, 3});
     const auto tokens = r.pick<std::uint32_t>({1, 2, 7, 33});
-    return id_case(format, tokens, used, experts, n, k, variant, pairs);
+    return id_case(format, tokens, used, experts, n, k, variant, pairs, i % 3 == 2);
   });
 }
 

@@ -10,7 +10,7 @@ namespace {
 struct EmbedCase {
   Format format;
   std::uint32_t rows = 1, vocab = 1, dim = 32, n_rows = 1;
-  bool step = false;
+  bool step = false, by_position = false;
   float scale = 1.0f;
   std::uint32_t bits = 0, group = 64;  // not 0: MLX affine, format is that of the scales
   std::size_t variant = 0;
@@ -20,7 +20,7 @@ Case embed_case(const EmbedCase& c) {
   const std::size_t offset = odd_offset(c.format, c.variant);
   std::string text = label(c.bits != 0 ? "embed_affine " : "embed ", name(c.format), " rows",
                            c.rows, " vocab", c.vocab, " dim", c.dim, " view+", offset);
-  if (c.step) text += label(" step", c.n_rows);
+  if (c.step) text += label(c.by_position ? " position" : " step", c.n_rows);
   if (c.bits != 0) text += label(" bits", c.bits, " group", c.group);
   if (c.scale != 1.0f) text += label(" scale", c.scale);
   const auto prepare = [=](std::optional<std::uint32_t> row) {
@@ -42,7 +42,9 @@ Case embed_case(const EmbedCase& c) {
     }
     const auto step_of = [&](std::uint32_t first, std::uint32_t count) {
       std::vector<StepRow> rows;
-      for (std::uint32_t r = first; r < first + count; ++r) rows.push_back({tokens[r], r, 0, 0});
+      for (std::uint32_t r = first; r < first + count; ++r) {
+        rows.push_back(c.by_position ? StepRow{r, tokens[r], 0, 0} : StepRow{tokens[r], r, 0, 0});
+      }
       return step_bytes(rows, {StepSlot{c.rows, 0, 0, 0}}, std::min(c.n_rows, count));
     };
     Prepared p;
@@ -63,6 +65,7 @@ Case embed_case(const EmbedCase& c) {
                        .out = t[2],
                        .tokens = t[1].view,
                        .tokens_are_u32 = !c.step,
+                       .by_position = c.by_position,
                        .scale = c.scale});
         return;
       }
@@ -371,6 +374,7 @@ void add_embed(Set set, std::vector<Case>& cases) {
       c.group = r.pick<std::uint32_t>({32, 64, 128});
       c.dim = c.group * r.pick<std::uint32_t>({1, 3});
     }
+    c.by_position = c.step && c.bits == 0 && r.below(3) == 0;
     return embed_case(c);
   });
 }

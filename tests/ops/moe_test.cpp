@@ -116,7 +116,7 @@ TEST(MoeReduce, EveryCombinationOfInputs) {
     const std::vector<float> residual = random_floats(n, 3), shared = random_floats(n, 4);
     const std::vector<float> gate = random_floats(s.tokens, 5, 4.0f);
     for (std::uint32_t mode : {0u, 1u, 2u, 3u, 6u, 7u}) {
-      const ops::MoeReduceParams p{s.tokens, s.used, s.dim, mode & 1, mode >> 1 & 1, mode >> 2};
+      const ops::MoeReduceParams p{s.tokens, s.used, s.dim, mode & 1, mode >> 1 & 1, mode >> 2, 0};
       std::vector<double> want(n);
       for (std::size_t i = 0; i < n; ++i) {
         const std::size_t t = i / s.dim;
@@ -132,7 +132,7 @@ TEST(MoeReduce, EveryCombinationOfInputs) {
       p.has_residual != 0 ? run.in(residual) : run.none();
       p.has_shared != 0 ? run.in(shared) : run.none();
       p.has_shared_gate != 0 ? run.in(gate) : run.none();
-      run.out(n * 4).run();
+      run.out(n * 4).none().none().run();
       expect_close(decode(DType::f32, run, 5), want, 1e-6, 1e-6, "moe_reduce");
 
       if (p.has_residual == 0) continue;
@@ -140,7 +140,7 @@ TEST(MoeReduce, EveryCombinationOfInputs) {
       in_place.params(p).in(y).in(w).inout(residual);
       p.has_shared != 0 ? in_place.in(shared) : in_place.none();
       p.has_shared_gate != 0 ? in_place.in(gate) : in_place.none();
-      in_place.same_as(2).run();
+      in_place.same_as(2).none().none().run();
       EXPECT_EQ(in_place.get<float>(5), run.get<float>(5));
     }
   }

@@ -313,6 +313,37 @@ TEST_F(DataOpChecks, Moe) {
     r.shared_gate = f32(s, {3});
     ops::moe_reduce(s, r);
   });
+  const auto gated = [](GraphSession& s) -> ops::Gated {
+    return {.gate = f32(s, {3, 2, 32}), .up = f32(s, {3, 2, 32}), .out = f32(s, {3, 2, 32})};
+  };
+  expect_accepted([&](GraphSession& s) {
+    ops::Gated g = gated(s);
+    ops::gated(s, g);
+    g.activation = ops::GateActivation::clamped_silu;
+    g.ids = s.scratch(DType::u32, {3, 2});
+    g.gate_bias = f32(s, {8, 32}), g.up_bias = f32(s, {8, 32});
+    g.out = s.scratch(DType::q8a, {3, 2, 32});
+    ops::gated(s, g);
+    ops::MoeReduce r = reduce(s);
+    r.ids = g.ids, r.bias = f32(s, {8, 16});
+    ops::moe_reduce(s, r);
+  });
+  expect_invalid("gated: ids, gate_bias and up_bias go together", [&](GraphSession& s) {
+    ops::Gated g = gated(s);
+    g.gate_bias = f32(s, {8, 32});
+    ops::gated(s, g);
+  });
+  expect_invalid("gated: gate_bias is [8, 16], gate has 32 columns", [&](GraphSession& s) {
+    ops::Gated g = gated(s);
+    g.ids = s.scratch(DType::u32, {3, 2});
+    g.gate_bias = f32(s, {8, 16}), g.up_bias = f32(s, {8, 16});
+    ops::gated(s, g);
+  });
+  expect_invalid("moe_reduce: ids is [3], expected [3, 2]", [&](GraphSession& s) {
+    ops::MoeReduce r = reduce(s);
+    r.ids = s.scratch(DType::u32, {3}), r.bias = f32(s, {8, 16});
+    ops::moe_reduce(s, r);
+  });
   expect_invalid("moe_reduce: out overlaps y", [&](GraphSession& s) {
     ops::MoeReduce r = reduce(s);
     r.out = part(r.y, 0, {3, 16});

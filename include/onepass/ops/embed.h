@@ -16,6 +16,7 @@ struct Embed {
   Tensor out;    // f32 [rows, dim]
   View tokens;
   bool tokens_are_u32 = false;
+  bool by_position = false;  // with a StepState: table[position of row, :]
   float scale = 1.0f;
 };
 void embed(GraphSession& s, const Embed& a, Here here = Here::now());

@@ -28,8 +28,25 @@ struct MoeGate {
 };
 void moe_gate(GraphSession& s, const MoeGate& a, Here here = Here::now());
 
-// out[t, :] = sum over k of weights[t, k] * y[t, k, :] [+ sigmoid(shared_gate[t]) * shared[t, :]]
-// [+ residual[t, :]], in this order. Without shared_gate, shared is added as it is.
+// clamped_silu: g * sigmoid(1.702 g) * (u + 1) of g = min(gate, 7) and u = up within -7 and 7.
+enum class GateActivation : std::uint8_t { silu, gelu, gelu_erf, relu2, clamped_silu };
+
+// out = activation(gate + b) * (up + c), where b and c are the rows of gate_bias and up_bias for
+// the row's expert, or 0; an id out of range has none. All biases or none.
+struct Gated {
+  Tensor gate;  // f32 [rows, dim] or [tokens, used, dim]
+  Tensor up;    // as gate
+  Tensor out;   // as gate, may be gate or up; or q8a [rows, dim]
+  GateActivation activation = GateActivation::silu;
+  Tensor ids{};        // u32, one for each row
+  Tensor gate_bias{};  // f32 [experts, dim]
+  Tensor up_bias{};
+};
+void gated(GraphSession& s, const Gated& a, Here here = Here::now());
+
+// out[t, :] = sum over k of weights[t, k] * (y[t, k, :] [+ bias[ids[t, k], :]])
+// [+ sigmoid(shared_gate[t]) * shared[t, :]] [+ residual[t, :]], in this order. Without
+// shared_gate, shared is added as it is. An id out of range has no bias.
 struct MoeReduce {
   Tensor y;        // f32 [tokens, used, dim]
   Tensor weights;  // f32 [tokens, used]
@@ -37,6 +54,8 @@ struct MoeReduce {
   Tensor residual{};
   Tensor shared{};
   Tensor shared_gate{};  // f32 [tokens]
+  Tensor ids{};          // u32 [tokens, used], with bias
+  Tensor bias{};         // f32 [experts, dim]
 };
 void moe_reduce(GraphSession& s, const MoeReduce& a, Here here = Here::now());
 

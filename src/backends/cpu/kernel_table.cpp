@@ -19,7 +19,8 @@ namespace onepass {
   FAMILY(matmul, isa)                      \
   FAMILY(quantize, isa)                    \
   FAMILY(attention, isa)                   \
-  FAMILY(kv_cache, isa)
+  FAMILY(kv_cache, isa)                    \
+  FAMILY(moe, isa)
 
 #define DECLARE(family, isa)              \
   namespace ops::isa {                    \

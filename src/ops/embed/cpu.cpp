@@ -15,13 +15,15 @@ namespace {
 template <class Params, class Load>
 void embed_rows(const KernelArgs& a, const Params& p, std::size_t tokens_view, float* out,
                 const Load& load) noexcept {
-  const bool plain = p.tokens_are_u32 != 0;
+  const bool plain = p.index == embed_by_u32;
   const StepReader step(a.data[tokens_view], plain ? 0 : a.bytes[tokens_view]);
   const auto [begin, end] = a.part(p.rows);
   for (std::uint64_t r = begin; r < end; ++r) {
     if (!plain && r >= step.n_rows()) break;
+    const StepRow row = plain ? StepRow{} : step.row(static_cast<std::uint32_t>(r));
     const std::uint32_t token = plain ? a.ptr<const std::uint32_t>(tokens_view)[r]
-                                      : step.row(static_cast<std::uint32_t>(r)).token;
+                                : p.index == embed_by_position ? row.position
+                                                               : row.token;
     float* to = out + r * p.dim;
     if (token >= p.vocab) {
       if (p.first_row == 0) std::fill_n(to, p.dim, 0.0f);

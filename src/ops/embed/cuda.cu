@@ -14,13 +14,14 @@ __device__ void embed_rows(const CudaArgs& args, const Params& p, int tokens_slo
                            const Load& load) {
   pdl_launch();
   pdl_wait();
-  const bool plain = p.tokens_are_u32 != 0;
+  const bool plain = p.index == embed_by_u32;
   const DeviceStep step(args.views[tokens_slot], plain ? 0 : args.bytes[tokens_slot]);
   const bool wide = p.dim % 4 == 0 && is_aligned_4(out);
   for (std::uint32_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     if (!plain && r >= step.n_rows) return;
-    const std::uint32_t token =
-        plain ? args.ptr<const std::uint32_t>(tokens_slot)[r] : step.token(r);
+    const std::uint32_t token = plain ? args.ptr<const std::uint32_t>(tokens_slot)[r]
+                                : p.index == embed_by_position ? step.position(r)
+                                                               : step.token(r);
     for (std::uint32_t i = 4 * (blockIdx.y * blockDim.x + threadIdx.x); i < p.dim;
          i += 4 * gridDim.y * blockDim.x) {
       float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -52,13 +53,15 @@ __device__ void embed_split(const CudaArgs& args) {
   pdl_launch();
   pdl_wait();
   const EmbedParams p = args.params_as<EmbedParams>();
-  const bool plain = p.tokens_are_u32 != 0;
+  const bool plain = p.index == embed_by_u32;
   const DeviceStep step(args.views[1], plain ? 0 : args.bytes[1]);
   float* out = args.ptr<float>(2);
   const bool wide = is_aligned_4(out);
   for (std::uint32_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     if (!plain && r >= step.n_rows) return;
-    const std::uint32_t token = plain ? args.ptr<const std::uint32_t>(1)[r] : step.token(r);
+    const std::uint32_t token = plain                          ? args.ptr<const std::uint32_t>(1)[r]
+                                : p.index == embed_by_position ? step.position(r)
+                                                               : step.token(r);
     for (std::uint32_t b = blockIdx.y * blockDim.x + threadIdx.x; b < p.dim / 32;
          b += gridDim.y * blockDim.x) {
       float v[32] = {};

@@ -24,13 +24,17 @@ void embed(GraphSession& s, const Embed& a, Here here) {
   c.require(a.out.shape[1] == dim, "table is ", a.table.shape, ", out has ", a.out.shape[1],
             " columns");
   c.require(std::isfinite(a.scale), "scale must be finite");
+  c.require(!a.tokens_are_u32 || !a.by_position, "positions are those of a StepState");
   const View tokens = check_tokens(c, a.tokens, a.tokens_are_u32, rows);
   c.disjoint(out, "table", table);
   c.disjoint(out, "tokens", tokens);
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::embed, a.table.format(), here);
-  d.set_params(EmbedParams{rows, a.table.shape[0], dim, a.tokens_are_u32 ? 1u : 0u, a.scale, 0, 0});
+  const op_u32 index = a.tokens_are_u32 ? embed_by_u32
+                       : a.by_position  ? embed_by_position
+                                        : embed_by_token;
+  d.set_params(EmbedParams{rows, a.table.shape[0], dim, index, a.scale, 0, 0});
   d.bind(table);
   d.bind(tokens);
   d.bind(out);
@@ -55,8 +59,8 @@ void embed_affine(GraphSession& s, const EmbedAffine& a, Here here) {
   if (c.failed()) return;
 
   Dispatch d = dispatch(Op::embed_affine, a.scales.dtype, here);
-  d.set_params(EmbedAffineParams{rows, vocab, dim, a.tokens_are_u32 ? 1u : 0u, a.scale, a.bits,
-                                 a.group_size, 0, 0});
+  d.set_params(EmbedAffineParams{rows, vocab, dim, a.tokens_are_u32 ? embed_by_u32 : embed_by_token,
+                                 a.scale, a.bits, a.group_size, 0, 0});
   d.bind(weight);
   d.bind(scales);
   d.bind(biases);

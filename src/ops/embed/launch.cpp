@@ -11,8 +11,8 @@
 namespace onepass::ops {
 namespace {
 
-std::uint64_t token_bytes(std::uint32_t tokens_are_u32, std::uint32_t rows) noexcept {
-  return tokens_are_u32 != 0 ? product({rows, 4}) : StepState::size_bytes(1, 1);
+std::uint64_t token_bytes(std::uint32_t index, std::uint32_t rows) noexcept {
+  return index == embed_by_u32 ? product({rows, 4}) : StepState::size_bytes(1, 1);
 }
 
 void grid_of_rows(std::uint32_t rows, std::uint32_t dim, Launch& launch) noexcept {
@@ -50,8 +50,8 @@ Status lower_embed_affine(const DeviceInfo& device, const Dispatch& d, LaunchLis
 Status launch_embed(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   const EmbedParams p = d.params_as<EmbedParams>();
   const std::uint64_t out = matrix_bytes(DType::f32, p.rows, p.dim);
-  ONEPASS_TRY(expect_views(d, {matrix_bytes(d.format, table_rows(p), p.dim),
-                               token_bytes(p.tokens_are_u32, p.rows), out}));
+  ONEPASS_TRY(expect_views(
+      d, {matrix_bytes(d.format, table_rows(p), p.dim), token_bytes(p.index, p.rows), out}));
   launch.tiles = tiles_for(p.rows, p.dim);
   launch.bytes_moved = out + matrix_bytes(d.format, p.rows, p.dim);
   return {};
@@ -67,8 +67,8 @@ Status launch_embed_affine(const DeviceInfo&, const Dispatch& d, Launch& launch)
   const std::uint64_t out = matrix_bytes(DType::f32, p.rows, p.dim);
   const std::uint64_t row = std::uint64_t{p.dim} * p.bits / 8;
   const std::uint64_t groups = matrix_bytes(d.format, table_rows(p), p.dim / p.group_size);
-  ONEPASS_TRY(expect_views(d, {product({table_rows(p), row}), groups, groups,
-                               token_bytes(p.tokens_are_u32, p.rows), out}));
+  ONEPASS_TRY(expect_views(
+      d, {product({table_rows(p), row}), groups, groups, token_bytes(p.index, p.rows), out}));
   launch.tiles = tiles_for(p.rows, p.dim);
   launch.bytes_moved =
       out + product({p.rows, row}) + 2 * matrix_bytes(d.format, p.rows, p.dim / p.group_size);

@@ -5,11 +5,14 @@
 
 OP_BEGIN_NAMESPACE
 
+const op_u32 embed_by_token = 0u;     // of a StepState
+const op_u32 embed_by_u32 = 1u;       // u32 [rows]
+const op_u32 embed_by_position = 2u;  // of a StepState
 struct EmbedParams {
   op_u32 rows;
   op_u32 vocab;
   op_u32 dim;
-  op_u32 tokens_are_u32;  // else a StepState
+  op_u32 index;  // what chooses a row of the table
   float scale;
   // The rows of the table that are bound; bound_rows 0: all. Outputs of tokens in other rows are
   // not written; those of tokens beyond the vocabulary are zeroed by the part that has row 0.
@@ -20,7 +23,7 @@ struct EmbedAffineParams {
   op_u32 rows;
   op_u32 vocab;
   op_u32 dim;
-  op_u32 tokens_are_u32;
+  op_u32 index;
   float scale;
   op_u32 bits;
   op_u32 group_size;

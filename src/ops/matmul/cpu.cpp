@@ -122,20 +122,22 @@ template <class W>
 void matmul_id(const KernelArgs& a) noexcept {
   const auto& p = a.params_as<MatmulIdParams>();
   const std::uint64_t n = p.product.n0, k = p.product.k;
-  const Block b = block_of(a, n);
+  const Block b = block_of(a, n + p.product.n1);
   const std::uint64_t pair = b.tile_m;
   if (pair >= p.product.m) return;
   const std::uint32_t expert = a.ptr<const std::uint32_t>(matmul_ids)[pair];
   const float* x = a.ptr<const float>(matmul_x) + (p.pair_rows != 0 ? pair : pair / p.used) * k;
-  float* out = a.ptr<float>(matmul_out(0)) + pair * n;
-  if (expert >= p.experts) {
-    if (p.first_expert == 0) std::fill(out + b.n_begin, out + b.n_end, 0.0f);
-    return;
-  }
   const std::uint64_t bound = std::uint64_t{expert} - p.first_expert;
-  if (bound >= (p.bound_experts != 0 ? p.bound_experts : p.experts)) return;
-  for (std::uint64_t i = b.n_begin; i < b.n_end; ++i) {
-    dot_weight_row(a.ptr<const W>(matmul_weight(0)), bound * n + i, x, 1, k, out + i);
+  const bool is_bound = bound < (p.bound_experts != 0 ? p.bound_experts : p.experts);
+  for (std::uint64_t at = b.n_begin; at < b.n_end; ++at) {
+    const op_u32 part = at < n ? 0 : 1;
+    const std::uint64_t i = at - part * n;
+    float* out = a.ptr<float>(matmul_out(part)) + pair * n + i;
+    if (expert >= p.experts) {
+      if (p.first_expert == 0) *out = 0.0f;
+    } else if (is_bound) {
+      dot_weight_row(a.ptr<const W>(matmul_weight(part)), bound * n + i, x, 1, k, out);
+    }
   }
 }
 
@@ -207,6 +209,7 @@ void matmul_affine(const KernelArgs& a) noexcept {
 constexpr KernelRow row(Op op, Format format, const char* name, LaunchFn launch, CpuKernelFn cpu) {
   KernelRow r = cpu_row(op, format, name, launch, cpu);
   r.lower = matmul_lower(op);
+  if (op == Op::matmul_id) r.forms = form_parts;
   return r;
 }
 constexpr KernelRow matmul_row(Format format, const char* name, CpuKernelFn cpu) {

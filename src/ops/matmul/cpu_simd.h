@@ -214,40 +214,56 @@ void matmul(const KernelArgs& a) noexcept {
   gated_matmul_q(kernel_of<Form>, a, p);
 }
 
-// Products of up to 64 pairs with one expert's groups; the rows of out are those of the pairs.
+// Up to 64 pairs with one expert.
 struct Pairs {
   static constexpr std::size_t max = 64;
   std::size_t count;
+  std::size_t expert;  // of those that are bound
   const std::byte* rows[max];
-  float* out[max];
+  std::size_t pair[max];
 };
-OP_NOINLINE void run_pairs(const Kernel& form, const std::byte* weights, const Pairs& pairs,
-                           std::size_t begin, std::size_t end, std::size_t n, std::size_t k) {
+// Their products with groups [begin, end) of the expert, of all parts one after the other.
+OP_NOINLINE void run_pairs(const Kernel& form, const KernelArgs& a, const Pairs& pairs,
+                           std::size_t begin, std::size_t end) {
   alignas(64) float acc[16 * Pairs::max];
-  const std::size_t group_bytes = form.group_bytes(k);
-  for (std::size_t g = begin; g < end; ++g) {
-    form.dot_rows(weights + g * group_bytes, pairs.rows, pairs.count, k, acc);
-    const std::size_t column = 16 * g, count = n - column;
+  const auto& p = static_cast<const MatmulIdParams*>(a.params)->product;
+  const std::size_t n = p.n0, groups = groups_of(n), group_bytes = form.group_bytes(p.k);
+  for (std::size_t i = begin; i < end; ++i) {
+    const op_u32 part = i < groups ? 0 : 1;
+    const std::size_t g = i - part * groups, column = 16 * g, count = n - column;
+    const std::byte* weights = a.data[matmul_weight(part)];
+    form.dot_rows(weights + (pairs.expert * groups + g) * group_bytes, pairs.rows, pairs.count, p.k,
+                  acc);
     for (std::size_t r = 0; r < pairs.count; ++r) {
+      float* out = floats(a, matmul_out(part)) + pairs.pair[r] * n + column;
       if (count >= 16) {
-        Simd::store(pairs.out[r] + column, Simd::load(acc + 16 * r));
+        Simd::store(out, Simd::load(acc + 16 * r));
       } else {
-        Simd::store_part(pairs.out[r] + column, Simd::load(acc + 16 * r), count);
+        Simd::store_part(out, Simd::load(acc + 16 * r), count);
       }
     }
+  }
+}
+// Zeros instead of them, for a pair without an expert.
+OP_INLINE void clear_pair(const KernelArgs& a, std::size_t pair, std::size_t begin,
+                          std::size_t end) {
+  const std::size_t n = static_cast<const MatmulIdParams*>(a.params)->product.n0;
+  const std::size_t groups = groups_of(n);
+  for (std::size_t i = begin; i < end; ++i) {
+    const op_u32 part = i < groups ? 0 : 1;
+    const std::size_t column = 16 * (i - part * groups);
+    float* out = floats(a, matmul_out(part)) + pair * n;
+    for (std::size_t c = column; c < column + 16 && c < n; ++c) out[c] = 0.0f;
   }
 }
 
 OP_NOINLINE void pairs_matmul(const Kernel& form, const KernelArgs& a) noexcept {
   const auto& p = *static_cast<const MatmulIdParams*>(a.params);
-  const std::size_t n = p.product.n0, k = p.product.k, pairs = p.product.m;
-  const std::size_t blocks_n = a.launch->grid[0];
+  const std::size_t pairs = p.product.m, blocks_n = a.launch->grid[0];
   const std::size_t i = a.tile % blocks_n, index = a.tile / blocks_n;
-  const std::size_t groups = groups_of(n);
+  const std::size_t groups = groups_of(p.product.n0) + groups_of(p.product.n1);
   const std::size_t begin = groups * i / blocks_n, end = groups * (i + 1) / blocks_n;
-  const std::size_t last = 16 * end < n ? 16 * end : n;
-  const std::size_t row_bytes = row_bytes_of(form.quantized, k);
-  const std::size_t expert_bytes = groups * form.group_bytes(k);
+  const std::size_t row_bytes = row_bytes_of(form.quantized, p.product.k);
   const auto* ids = reinterpret_cast<const std::uint32_t*>(a.data[matmul_ids]);
   const std::size_t n_bound = p.bound_experts != 0 ? p.bound_experts : p.experts;
   const bool by_expert = pairs > n_bound;
@@ -256,29 +272,23 @@ OP_NOINLINE void pairs_matmul(const Kernel& form, const KernelArgs& a) noexcept 
 
   Pairs chosen;
   chosen.count = 0;
-  std::size_t expert = index;
   for (std::size_t pair = from; pair < to; ++pair) {
-    float* out = floats(a, matmul_out(0)) + pair * n;
     if (ids[pair] >= p.experts) {
-      if (p.first_expert == 0 && (!by_expert || index == 0)) {
-        for (std::size_t column = 16 * begin; column < last; ++column) out[column] = 0.0f;
-      }
+      if (p.first_expert == 0 && (!by_expert || index == 0)) clear_pair(a, pair, begin, end);
       continue;
     }
     const std::size_t bound = ids[pair] - std::size_t{p.first_expert};
     if (bound >= n_bound || (by_expert && bound != index)) continue;
-    expert = bound;
+    chosen.expert = bound;
     chosen.rows[chosen.count] =
         a.data[matmul_x] + (p.pair_rows != 0 ? pair : pair / p.used) * row_bytes;
-    chosen.out[chosen.count++] = out;
+    chosen.pair[chosen.count++] = pair;
     if (chosen.count == Pairs::max) {
-      run_pairs(form, a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
+      run_pairs(form, a, chosen, begin, end);
       chosen.count = 0;
     }
   }
-  if (chosen.count > 0) {
-    run_pairs(form, a.data[matmul_weight(0)] + expert * expert_bytes, chosen, begin, end, n, k);
-  }
+  if (chosen.count > 0) run_pairs(form, a, chosen, begin, end);
 }
 
 template <class Form>
@@ -300,6 +310,7 @@ constexpr KernelRow packed_row(Op op, Format format, const char* name, LaunchFn 
     row.forms = form_parts | form_bias | form_product | form_residual | form_quantized;
     row.accepts = accepts_cpu_matmul;
   }
+  if (op == Op::matmul_id) row.forms = form_parts;
   return row;
 }
 

@@ -24,6 +24,7 @@ constexpr KernelRow row(Op op, Format format, const char* name, DType input, con
     r.forms = plain_forms;
     r.accepts = accepts_cuda_matmul;
   }
+  if (op == Op::matmul_id) r.forms = form_parts;
   return r;
 }
 // Of a row of f32 that is normed first.

@@ -1,5 +1,6 @@
 #include "ops/quantize/fusions.h"
 
+#include <cstring>
 #include <utility>
 
 #include "ops/elementwise/params.h"
@@ -84,6 +85,24 @@ bool fuse_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) 
   }
   a.p.form |= b.p.form | form_parts;
   a.store(first, fused);
+  return true;
+}
+
+// Two matmul_id of the same x and experts with equally many rows.
+bool fuse_id_parts(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  auto p = first.params_as<MatmulIdParams>();
+  const auto q = second.params_as<MatmulIdParams>();
+  if (p.product.form != 0 || first.format != second.format) return false;
+  if (std::memcmp(&p, &q, sizeof p) != 0) return false;
+  if (first.views[matmul_x] != second.views[matmul_x]) return false;
+  if (first.views[matmul_ids] != second.views[matmul_ids]) return false;
+  p.product.form = form_parts;
+  p.product.n1 = p.product.n0;
+  fused.format = first.format;
+  fused.set_params(p);
+  for (std::size_t i = 0; i < info(Op::matmul_id).n_slots; ++i) fused.bind(first.views[i]);
+  fused.views[matmul_weight(1)] = second.views[matmul_weight(0)];
+  fused.views[matmul_out(1)] = second.views[matmul_out(0)];
   return true;
 }
 

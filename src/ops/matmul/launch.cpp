@@ -87,7 +87,8 @@ std::uint64_t if_bound(const Dispatch& d, op_u32 slot, std::uint64_t bytes) {
 }
 
 // Checks what every op of the family has: forms, and views of m rows with weights of `weights`
-// bytes (of parts behind the first as many as their rows need). More views follow in `further`.
+// bytes (of parts behind the first as many as their rows need, of experts as many as the first
+// has). More views follow in `further`.
 Status check_product(const Dispatch& d, const MatmulParams& p, std::uint64_t x,
                      std::uint64_t weights, std::initializer_list<std::uint64_t> further) {
   const std::uint32_t n[] = {p.n0, p.n1, p.n2};
@@ -106,7 +107,8 @@ Status check_product(const Dispatch& d, const MatmulParams& p, std::uint64_t x,
   for (op_u32 i = 0; i < matmul_max_parts; ++i) {
     if (i > 0 && n[i] == 0) break;
     const std::uint64_t out = matrix_bytes(DType::f32, p.m, n[i]);
-    need[matmul_weight(i)] = i == 0 ? weights : matrix_bytes(d.format, n[i], p.k);
+    const bool whole = i == 0 || d.op == Op::matmul_id;
+    need[matmul_weight(i)] = whole ? weights : matrix_bytes(d.format, n[i], p.k);
     need[matmul_out(i)] = gated && i > 0 ? 0
                           : quantized    ? matrix_bytes(DType::q8a, p.m, n[i])
                                          : out;
@@ -204,6 +206,8 @@ Status launch_matmul_id(const DeviceInfo&, const Dispatch& d, Launch& launch) {
     return refuse(
         d, std::to_string(p.m) + " pairs with " + std::to_string(a.used) + " experts per token");
   }
+  const std::uint32_t parts = p.n1 != 0 ? 2 : 1;
+  if ((p.n1 != 0 && p.n1 != p.n0) || p.n2 != 0) return refuse(d, "parts of different sizes");
   const std::uint64_t expert = matrix_bytes(d.format, p.n0, p.k);
   const std::uint32_t bound = a.bound_experts != 0 ? a.bound_experts : a.experts;
   const std::uint32_t x_rows = a.pair_rows != 0 ? p.m : p.m / a.used;
@@ -212,10 +216,12 @@ Status launch_matmul_id(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   // Every pair may name another expert, as long as there are that many.
   const std::uint64_t in_use = std::min<std::uint64_t>(p.m, bound);
   launch.bytes_moved = bytes_of(d, matmul_x) + bytes_of(d, matmul_ids) +
-                       bytes_of(d, matmul_out(0)) + product({in_use, expert});
-  launch.flops = product({p.m, p.n0, p.k, 2});
-  if (!is_packed(d.format)) return set_blocks(d, p.n0, p.k, p.m, launch);
-  return set_grid(d, blocks_of(groups_of(p.n0), group_bytes(d, p.k)),
+                       parts * (bytes_of(d, matmul_out(0)) + product({in_use, expert}));
+  launch.flops = product({parts, p.m, p.n0, p.k, 2});
+  if (!is_packed(d.format)) {
+    return set_blocks(d, product({parts, p.n0}), p.k, p.m, launch);
+  }
+  return set_grid(d, blocks_of(parts * groups_of(p.n0), group_bytes(d, p.k)),
                   std::max<std::uint64_t>(in_use, 1), launch);
 }
 

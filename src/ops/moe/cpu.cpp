@@ -69,6 +69,14 @@ void moe_gate(const KernelArgs& a) noexcept {
   }
 }
 
+// That of choice k of a token; null: none.
+const float* expert_bias(const KernelArgs& a, const MoeReduceParams& p, std::uint64_t token,
+                         std::uint32_t k) noexcept {
+  if (p.experts == 0) return nullptr;
+  const std::uint32_t expert = a.ptr<const std::uint32_t>(6)[token * p.used + k];
+  return expert < p.experts ? a.ptr<const float>(7) + std::uint64_t{expert} * p.dim : nullptr;
+}
+
 void moe_reduce(const KernelArgs& a) noexcept {
   const auto& p = a.params_as<MoeReduceParams>();
   const auto [begin, end] = a.part(std::uint64_t{p.tokens} * p.dim);
@@ -87,7 +95,11 @@ void moe_reduce(const KernelArgs& a) noexcept {
       const std::uint64_t n = std::min(width, last - c);
       float sums[width] = {};
       for (std::uint32_t k = 0; k < p.used; ++k) {
-        for (std::uint64_t i = 0; i < n; ++i) sums[i] += weights[k] * y[k * dim + c + i];
+        const float* bias = expert_bias(a, p, t, k);
+        for (std::uint64_t i = 0; i < n; ++i) {
+          const float v = y[k * dim + c + i];
+          sums[i] += weights[k] * (bias != nullptr ? v + bias[c + i] : v);
+        }
       }
       if (shared != nullptr) {
         for (std::uint64_t i = 0; i < n; ++i) sums[i] += gate * shared[c + i];

@@ -121,7 +121,15 @@ extern "C" __global__ void __launch_bounds__(256)
       sum = make_float4(sum.x + w * v.x, sum.y + w * v.y, sum.z + w * v.z, sum.w + w * v.w);
     };
     for (std::uint32_t k = 0; k < p.used; ++k) {
-      add(weights[k], load_row_4(y + k * dim, c, dim, wide));
+      float4 v = load_row_4(y + k * dim, c, dim, wide);
+      const std::uint32_t expert =
+          p.experts != 0 ? args.ptr<const std::uint32_t>(6)[t * p.used + k] : ~0u;
+      if (expert < p.experts) {
+        const float4 b = load_row_4(args.ptr<const float>(7) + expert * dim, c, dim,
+                                    wide && is_aligned_4(args.ptr<const float>(7)));
+        v = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
+      }
+      add(weights[k], v);
     }
     if (p.has_shared != 0) {
       const float gate = p.has_shared_gate != 0 ? op_sigmoid(args.ptr<const float>(4)[t]) : 1.0f;
@@ -132,4 +140,58 @@ extern "C" __global__ void __launch_bounds__(256)
     }
     store_row_4(args.ptr<float>(5) + t * dim, c, dim, wide, sum);
   }
+}
+
+namespace onepass::ops {
+namespace {
+
+__device__ inline float gated_value(std::uint32_t activation, float gate, float up) {
+  if (activation == 0) return op_silu(gate) * up;
+  if (activation == 1) return op_gelu(gate) * up;
+  if (activation == 2) return op_gelu_erf(gate) * up;
+  if (activation == 3) return op_relu2(gate) * up;
+  const float g = gate < 7.0f ? gate : 7.0f, u = up < -7.0f ? -7.0f : up < 7.0f ? up : 7.0f;
+  return g * op_sigmoid(1.702f * g) * (u + 1.0f);
+}
+
+// A warp takes 32 columns of a row.
+template <bool Quantize>
+__device__ void gated(const CudaArgs& args) {
+  pdl_launch();
+  pdl_wait();
+  const GatedParams p = args.params_as<GatedParams>();
+  const std::uint64_t dim = p.dim, units = (dim + 31) / 32;
+  const std::uint32_t lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * warps + threadIdx.x / 32; i < p.rows * units;
+       i += std::uint64_t{gridDim.x} * warps) {
+    const std::uint64_t row = i / units, unit = i % units, c = 32 * unit + lane;
+    float y = 0.0f;
+    if (c < dim) {
+      float gate = args.ptr<const float>(0)[row * dim + c];
+      float up = args.ptr<const float>(1)[row * dim + c];
+      const std::uint32_t expert = p.experts != 0 ? args.ptr<const std::uint32_t>(2)[row] : ~0u;
+      if (expert < p.experts) {
+        gate += args.ptr<const float>(3)[expert * dim + c];
+        up += args.ptr<const float>(4)[expert * dim + c];
+      }
+      y = gated_value(p.activation, gate, up);
+    }
+    if constexpr (Quantize) {
+      store_q8a_1(args.ptr<std::uint8_t>(5) + row * (dim / 32 * 40), dim, unit, y);
+    } else {
+      if (c < dim) args.ptr<float>(5)[row * dim + c] = y;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace onepass::ops
+
+extern "C" __global__ void __launch_bounds__(256)
+    gated_f32(const __grid_constant__ onepass::CudaArgs args) {
+  onepass::ops::gated<false>(args);
+}
+extern "C" __global__ void __launch_bounds__(256)
+    gated_q_f32(const __grid_constant__ onepass::CudaArgs args) {
+  onepass::ops::gated<true>(args);
 }

@@ -31,10 +31,43 @@ Status launch_moe_reduce(const DeviceInfo&, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(
       expect_views(d, {product({p.tokens, p.used, p.dim, 4}), product({p.tokens, p.used, 4}),
                        p.has_residual != 0 ? row : 0, p.has_shared != 0 ? row : 0,
-                       p.has_shared_gate != 0 ? product({p.tokens, 4}) : 0, row}));
+                       p.has_shared_gate != 0 ? product({p.tokens, 4}) : 0, row,
+                       p.experts != 0 ? product({p.tokens, p.used, 4}) : 0,
+                       matrix_bytes(DType::f32, p.experts, p.dim)}));
   launch.tiles = tiles_for(product({p.tokens, p.dim}), p.used);
   launch.bytes_moved = view_bytes(d);
   launch.flops = product({p.tokens, p.used, p.dim, 2});
+  return {};
+}
+
+Status launch_gated(const DeviceInfo&, const Dispatch& d, Launch& launch) {
+  const GatedParams p = d.params_as<GatedParams>();
+  const bool quantized = (p.form & form_quantized) != 0;
+  const std::uint64_t rows = matrix_bytes(DType::f32, p.rows, p.dim);
+  const std::uint64_t bias = matrix_bytes(DType::f32, p.experts, p.dim);
+  ONEPASS_TRY(expect_views(d, {rows, rows, p.experts != 0 ? product({p.rows, 4}) : 0, bias, bias,
+                               quantized ? matrix_bytes(DType::q8a, p.rows, p.dim) : rows}));
+  if (p.activation >= gated_activations || (quantized && p.dim % 32 != 0)) {
+    return fail(ErrorCode::invalid_argument,
+                "gated: activation " + std::to_string(p.activation) + " of rows of " +
+                    std::to_string(p.dim),
+                d.file, d.line);
+  }
+  launch.tiles = tiles_for(product({p.rows, gated_units(p.dim)}), 32);
+  launch.bytes_moved = view_bytes(d);
+  launch.flops = product({p.rows, p.dim, 20});
+  return {};
+}
+
+bool accepts_gated(const DeviceInfo&, const Dispatch& d) {
+  const GatedParams p = d.params_as<GatedParams>();
+  return (p.form & form_quantized) == 0 || p.dim % 32 == 0;
+}
+
+Status launch_gated_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
+  ONEPASS_TRY(launch_gated(device, d, launch));
+  const GatedParams p = d.params_as<GatedParams>();
+  cover(launch, product({p.rows, gated_units(p.dim), 32}), 128);
   return {};
 }
 

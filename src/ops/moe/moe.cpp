@@ -70,6 +70,18 @@ void moe_reduce(GraphSession& s, const MoeReduce& a, Here here) {
   c.require(!a.shared_gate || a.shared, "shared_gate without shared");
   c.disjoint(out, "y", y);
   c.disjoint(out, "weights", weights);
+  View ids{}, bias{};
+  if (a.bias) {
+    ids = c.tensor("ids", a.ids, types(DType::u32));
+    bias = c.tensor("bias", a.bias, types(DType::f32));
+    c.rank("bias", a.bias, 2);
+    c.require(c.failed() || a.ids.shape == Shape{tokens, used}, "ids is ", a.ids.shape,
+              ", expected ", Shape{tokens, used});
+    c.require(c.failed() || a.bias.shape[1] == dim, "bias is ", a.bias.shape, ", y has ", dim,
+              " columns");
+    c.disjoint(out, "ids", ids);
+    c.disjoint(out, "bias", bias);
+  }
   if (a.residual) c.disjoint_or_same(out, "residual", residual);
   if (a.shared) c.disjoint_or_same(out, "shared", shared);
   if (a.shared_gate) c.disjoint(out, "shared_gate", gate);
@@ -77,12 +89,64 @@ void moe_reduce(GraphSession& s, const MoeReduce& a, Here here) {
 
   Dispatch d = dispatch(Op::moe_reduce, DType::f32, here);
   d.set_params(MoeReduceParams{tokens, used, dim, a.residual ? 1u : 0u, a.shared ? 1u : 0u,
-                               a.shared_gate ? 1u : 0u});
+                               a.shared_gate ? 1u : 0u, a.bias ? a.bias.shape[0] : 0u});
   d.bind(y);
   d.bind(weights);
   d.bind(residual);
   d.bind(shared);
   d.bind(gate);
+  d.bind(out);
+  d.bind(ids);
+  d.bind(bias);
+  s.encode(d);
+}
+
+void gated(GraphSession& s, const Gated& a, Here here) {
+  Checks c(s, "gated", here);
+  const View gate = c.tensor("gate", a.gate, types(DType::f32));
+  const View up = c.tensor("up", a.up, types(DType::f32));
+  const View out = c.tensor("out", a.out, types(DType::f32, DType::q8a));
+  c.same_shape("gate", a.gate, "up", a.up);
+  if (c.failed()) return;
+  const std::uint32_t dim = a.gate.shape.last();
+  const std::uint32_t rows = c.u32("the number of rows", a.gate.shape.rows());
+  c.require(a.out.shape.last() == dim && a.out.shape.rows() == rows, "gate is ", a.gate.shape,
+            ", out is ", a.out.shape);
+  if (a.out.dtype == DType::q8a) {
+    c.disjoint(out, "gate", gate);
+    c.disjoint(out, "up", up);
+  } else {
+    c.disjoint_or_same(out, "gate", gate);
+    c.disjoint_or_same(out, "up", up);
+  }
+  View ids{}, gate_bias{}, up_bias{};
+  c.require(bool(a.ids) == bool(a.gate_bias) && bool(a.ids) == bool(a.up_bias),
+            "ids, gate_bias and up_bias go together");
+  if (a.ids) {
+    ids = c.tensor("ids", a.ids, types(DType::u32));
+    gate_bias = c.tensor("gate_bias", a.gate_bias, types(DType::f32));
+    up_bias = c.tensor("up_bias", a.up_bias, types(DType::f32));
+    c.rank("gate_bias", a.gate_bias, 2);
+    c.same_shape("gate_bias", a.gate_bias, "up_bias", a.up_bias);
+    c.require(c.failed() || a.ids.shape.elements() == rows, "ids is ", a.ids.shape, ", gate is ",
+              a.gate.shape);
+    c.require(c.failed() || a.gate_bias.shape[1] == dim, "gate_bias is ", a.gate_bias.shape,
+              ", gate has ", dim, " columns");
+    c.disjoint(out, "ids", ids);
+    c.disjoint(out, "gate_bias", gate_bias);
+    c.disjoint(out, "up_bias", up_bias);
+  }
+  if (c.failed()) return;
+
+  Dispatch d = dispatch(Op::gated, DType::f32, here);
+  d.set_params(GatedParams{a.out.dtype == DType::q8a ? form_quantized : 0u, rows, dim,
+                           static_cast<std::uint32_t>(a.activation),
+                           a.ids ? a.gate_bias.shape[0] : 0u});
+  d.bind(gate);
+  d.bind(up);
+  d.bind(ids);
+  d.bind(gate_bias);
+  d.bind(up_bias);
   d.bind(out);
   s.encode(d);
 }

@@ -1,7 +1,7 @@
 #ifndef ONEPASS_OPS_MOE_PARAMS_H_
 #define ONEPASS_OPS_MOE_PARAMS_H_
 
-#include "ops/shared/lang.h"
+#include "ops/shared/forms.h"
 
 OP_BEGIN_NAMESPACE
 
@@ -16,6 +16,17 @@ struct MoeGateParams {
   float scale;
 };
 
+// Slots: gate, up, ids, gate_bias, up_bias, out; without biases ids is empty, too.
+struct GatedParams {
+  op_u32 form;  // form_quantized
+  op_u32 rows;
+  op_u32 dim;
+  op_u32 activation;  // as ops::GateActivation
+  op_u32 experts;     // 0: no biases
+};
+const op_u32 gated_activations = 5u;
+
+// Slots: y, weights, residual, shared, shared_gate, out, ids, bias.
 struct MoeReduceParams {
   op_u32 tokens;
   op_u32 used;
@@ -23,6 +34,7 @@ struct MoeReduceParams {
   op_u32 has_residual;
   op_u32 has_shared;
   op_u32 has_shared_gate;
+  op_u32 experts;  // 0: no bias
 };
 
 OP_END_NAMESPACE

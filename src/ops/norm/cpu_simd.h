@@ -66,6 +66,9 @@ void rms_norm(const KernelArgs& a) noexcept {
     if constexpr (std::is_same_v<T, float>) {
       if ((p.form & form_quantized) != 0) {
         scale_row_q(x, weight, r, p.dim, out<std::byte>(a, norm_out) + row * (p.dim / 32 * 40));
+        if (a.bytes[norm_plain] != 0) {
+          scale_row(x, weight, r, p.dim, out<float>(a, norm_plain) + at);
+        }
         continue;
       }
     }

@@ -18,6 +18,7 @@ struct Slots {
   int residual = -1, sum = -1;  // the norm is of x + residual, which is kept in sum
   int factor = -1, term = -1;   // the norm is rounded, then multiplied or added
   int rounded = -1;             // where it is stored as well
+  int plain = -1;               // where what is quantized is stored
 };
 enum class Kind { rms, l2, layer };
 
@@ -53,6 +54,7 @@ __device__ inline Slots rms_slots(const CudaArgs& args) {
     if (args.views[norm_also] != nullptr) slots.rounded = norm_also;
   }
   if ((form & form_residual) != 0) slots.term = norm_other;
+  if ((form & form_quantized) != 0 && args.views[norm_plain] != nullptr) slots.plain = norm_plain;
   return slots;
 }
 
@@ -148,6 +150,7 @@ __device__ void norm_warp_rows(const CudaArgs& args, const Slots slots) {
       if (weight.data != nullptr) y *= w[j];
       if constexpr (Quantize) {
         // Rows are whole blocks of 32: the warp does the same.
+        if (slots.plain >= 0 && i < dim) args.ptr<float>(slots.plain)[at + i] = y;
         if (32 * j < dim) store_q8a_1(args.ptr<std::uint8_t>(slots.out) + at / 32 * 40, dim, j, y);
         continue;
       }
@@ -186,6 +189,7 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
   if (slots.factor >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.factor));
   if (slots.rounded >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.rounded));
   if (slots.term >= 0) wide = wide && is_aligned_4(args.ptr<const T>(slots.term));
+  if (slots.plain >= 0) wide = wide && is_aligned_4(args.ptr<const float>(slots.plain));
 
   float4 w[kept_parts];
 #pragma unroll
@@ -258,6 +262,9 @@ __device__ void norm_block_rows(const CudaArgs& args, const Slots slots) {
       float4 y = scale_4(t, r);
       if (weight.data != nullptr) y = mul_4(y, scale);
       if constexpr (Quantize) {
+        if (slots.plain >= 0 && i < dim) {
+          store_row_4(args.ptr<float>(slots.plain) + at, i, dim, wide, y);
+        }
         store_q8a_4(args.ptr<std::uint8_t>(slots.out) + at / 32 * 40, dim, i, y, i < dim);
         return;
       }

@@ -82,4 +82,12 @@ bool fuse_norm_quantized(const Dispatch& first, const Dispatch& second, Dispatch
   return true;
 }
 
+// The same, and what is quantized is stored as well.
+bool fuse_norm_quantized_kept(const Dispatch& first, const Dispatch& second, Dispatch& fused) {
+  if (first.n_views > norm_plain || !fuse_norm_quantized(first, second, fused)) return false;
+  while (fused.n_views < norm_plain) fused.bind(View{});
+  fused.bind(first.views[norm_out]);
+  return true;
+}
+
 }  // namespace onepass::ops

@@ -51,9 +51,13 @@ Status launch_norm(const DeviceInfo&, const Dispatch& d, Launch& launch) {
                   d.line);
     }
     const bool also = other == form_sum || (d.n_views > norm_also && d.views[norm_also].bytes != 0);
-    const std::uint64_t needs[] = {data, weight_if,
+    const bool plain = quantized && d.n_views > norm_plain && d.views[norm_plain].bytes != 0;
+    const std::uint64_t needs[] = {data,
+                                   weight_if,
                                    quantized ? matrix_bytes(DType::q8a, p.rows, p.dim) : data,
-                                   other != 0 ? data : 0, also ? data : 0};
+                                   other != 0 ? data : 0,
+                                   also ? data : 0,
+                                   plain ? data : 0};
     ONEPASS_TRY(expect_views(d, std::span<const std::uint64_t>(needs)));
   } else {
     ONEPASS_TRY(expect_views(d, {data, data}));

@@ -5,11 +5,13 @@
 
 OP_BEGIN_NAMESPACE
 
-// rms_norm. Slots: x, weight (may be empty), out, other, also. One of the forms that take `other`:
+// rms_norm. Slots: x, weight (may be empty), out, other, also, plain. With a quantized output
+// `plain`, where it is bound, is what was quantized. One of the forms that take `other`:
 //   form_sum       also = x + other, out = norm(also)
 //   form_product   out = norm(x) * other; where `also` is bound, it is norm(x)
 //   form_residual  out = other + norm(x)
-const op_u32 norm_x = 0u, norm_weight_slot = 1u, norm_out = 2u, norm_other = 3u, norm_also = 4u;
+const op_u32 norm_x = 0u, norm_weight_slot = 1u, norm_out = 2u, norm_other = 3u, norm_also = 4u,
+             norm_plain = 5u;
 struct RmsNormParams {
   op_u32 form;
   op_u32 rows;
