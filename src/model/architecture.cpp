@@ -259,12 +259,19 @@ std::span<const std::string_view> activation_names(Activation a) noexcept {
   static constexpr std::string_view silu[] = {"silu", "swish"};
   static constexpr std::string_view gelu[] = {"gelu_pytorch_tanh", "gelu", "gelu_new"};
   static constexpr std::string_view relu2[] = {"relu2"};
-  return a == Activation::silu   ? std::span<const std::string_view>(silu)
-         : a == Activation::gelu ? std::span<const std::string_view>(gelu)
-                                 : std::span<const std::string_view>(relu2);
+  switch (a) {
+    case Activation::silu:
+    case Activation::clamped_silu:
+      return silu;
+    case Activation::gelu:
+      return gelu;
+    case Activation::relu2:
+      return relu2;
+  }
+  return {};
 }
 
-std::uint32_t extent(Extent e, const ModelConfig& c) noexcept {
+std::uint32_t extent(Extent e, const ModelConfig& c, std::uint32_t layer) noexcept {
   switch (e) {
     case Extent::none:
       return 0;
@@ -275,15 +282,15 @@ std::uint32_t extent(Extent e, const ModelConfig& c) noexcept {
     case Extent::dim:
       return c.dim;
     case Extent::queries:
-      return c.n_heads * c.head_dim;
+      return c.n_heads * c.head_dim_of(layer);
     case Extent::keys:
-      return c.n_kv_heads * c.head_dim;
+      return c.kv_heads_of(layer) * c.head_dim_of(layer);
     case Extent::head:
-      return c.head_dim;
+      return c.head_dim_of(layer);
     case Extent::heads:
       return c.n_heads;
     case Extent::ffn:
-      return c.ffn_dim;
+      return c.ffn_dim_of(layer);
     case Extent::experts:
       return c.n_experts;
     case Extent::expert_ffn:
@@ -292,18 +299,33 @@ std::uint32_t extent(Extent e, const ModelConfig& c) noexcept {
       return c.shared_ffn_dim;
     case Extent::half_rope:
       return c.rope.dims / 2;
+    case Extent::half_rope_wide:
+      for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+        if (!c.is_local(i)) return c.rope.dims / 2;
+      }
+      return 0;
+    case Extent::context:
+      return c.context;
+    case Extent::per_layer:
+      return c.per_layer_dim;
+    case Extent::per_layers:
+      return c.per_layer_dim * c.n_layers;
   }
   return 0;
 }
 
-std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept {
+std::uint32_t row_count(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept {
   if (row.form == TensorForm::vector) return 0;
-  std::uint32_t n = extent(row.rows, c);
-  for (const Target& t : row.into) n += extent(t.rows, c);
+  std::uint32_t n = extent(row.rows, c, layer);
+  for (const Target& t : row.into) n += extent(t.rows, c, layer);
   return n;
 }
 
 bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept {
+  if (extent(row.cols, c, layer) == 0) return false;
+  if (row.form != TensorForm::vector && row_count(row, c, layer) == 0) return false;
+  if (row.where == Where::input_layers) return c.per_layer_dim > 0;
+  if (row.where == Where::cache_layers) return c.has_cache(layer);
   if (row.where == Where::dense_layers) return !c.has_experts(layer);
   if (row.where == Where::expert_layers) return c.has_experts(layer);
   if (row.where == Where::shared_layers) return c.has_experts(layer) && c.shared_ffn_dim > 0;

@@ -33,7 +33,7 @@ struct ForwardArgs {
   bool hidden;            // false: only the cache is wanted, and forward returns nothing
 
   // The keys and values of layer i are all that is left to compute.
-  bool ends_at(std::uint32_t i) const noexcept { return !hidden && i + 1 == config.n_layers; }
+  bool ends_at(std::uint32_t i) const noexcept { return !hidden && i + 1 == config.cache_layers(); }
 };
 
 // As functions of Key: at<&ModelConfig::rope, &RopeConfig::base>: a place in the numbers of a
@@ -50,10 +50,12 @@ struct Key {
   std::uint32_t& (*count)(ModelConfig&) = nullptr;
   float& (*number)(ModelConfig&) = nullptr;
   bool& (*flag)(ModelConfig&) = nullptr;
+  std::vector<std::uint32_t>& (*list)(ModelConfig&) =
+      nullptr;                  // of a count whose layers may differ
   double min = 0.0, max = 0.0;  // what a file may say
   // Without the key. Null, or not a number: it must be there.
   double (*fallback)(const ModelConfig&) = nullptr;
-  bool per_layer = false;     // GGUF files may have a list of equal entries, one for each layer
+  bool per_layer = false;     // GGUF files may have a list, one entry for each layer
   bool null_is_zero = false;  // null in config.json means 0, not that the key is not there
 };
 
@@ -71,12 +73,25 @@ enum class Extent : std::uint8_t {
   experts,
   expert_ffn,
   shared_ffn,
-  half_rope,  // pairs that turn
+  half_rope,       // pairs that turn
+  half_rope_wide,  // the same, if there are layers without a window
+  context,
+  per_layer,   // each layer's own input
+  per_layers,  // those of all layers
 };
-std::uint32_t extent(Extent e, const ModelConfig& c) noexcept;
+std::uint32_t extent(Extent e, const ModelConfig& c, std::uint32_t layer) noexcept;
 
-// shared_layers: with experts, if some are used by every token.
-enum class Where : std::uint8_t { model, layers, dense_layers, expert_layers, shared_layers };
+// shared_layers: with experts, if some are used by every token. cache_layers: with a cache of their
+// own; what others have there is not used. input_layers: all, if each has an input of its own.
+enum class Where : std::uint8_t {
+  model,
+  layers,
+  dense_layers,
+  expert_layers,
+  shared_layers,
+  cache_layers,
+  input_layers,
+};
 // usual: optional, but ordinary files have it, and so have synthetic models.
 enum class Need : std::uint8_t { required, usual, optional, never };
 enum class TensorForm : std::uint8_t {
@@ -98,7 +113,7 @@ struct Target {
 };
 
 // A tensor of every layer that has it, or of the model. Rows of one table may have the same
-// targets, where files differ: a file has one of them.
+// targets, where files differ: a file has one of them. A model with a size of 0 has no such tensor.
 struct TensorRow {
   std::string_view gguf;  // "attn_q": blk.N.attn_q.weight, or without blk.N of a model
   std::string_view hf{};  // "self_attn.q_proj", likewise; empty: folders have none
@@ -112,11 +127,13 @@ struct TensorRow {
   Need bias = Need::never;  // NAME.bias [rows], of vectors [cols]
   Transform transform = Transform::none;
   std::string_view suffix = ".weight";
-  bool plain = false;  // never quantized
+  bool plain = false;   // never quantized
+  bool spread = false;  // one value, which stands for a row of dim
   // Of Where::model: the tensor that is there if this one is.
   std::string_view together{};
 };
-std::uint32_t row_count(const TensorRow& row, const ModelConfig& c) noexcept;  // 0: a vector
+// 0: a vector.
+std::uint32_t row_count(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;
 bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;
 // "blk.3.attn_q"; of a model's tensor the name itself. Without the suffix.
 std::string gguf_part(const TensorRow& row, std::uint32_t layer);
@@ -136,7 +153,7 @@ struct Harmless {
 const Harmless* find_harmless(std::span<const Harmless> rows, std::string_view name) noexcept;
 
 enum class NormKind : std::uint8_t { rms, layer };
-enum class Activation : std::uint8_t { silu, gelu, relu2 };
+enum class Activation : std::uint8_t { silu, gelu, relu2, clamped_silu };
 // What config.json may call it; the first is what we write.
 std::span<const std::string_view> activation_names(Activation a) noexcept;
 
@@ -159,7 +176,9 @@ struct Architecture {
   bool partial_rotary = false;      // a part of each head may turn
   bool window_pattern = false;      // some layers see a window of keys only
   std::uint32_t window_period = 0;  // the last of so many layers sees everything, if no key says
+  bool window_number = false;       // a number instead of a list is for every layer, no period
   bool scaled_windows = false;      // layers with a window turn as the others do
+  bool value_norm = false;          // of heads of values, without weights
   std::uint32_t wide_layers = 0;    // with so many layers queries are scaled by dim / heads
   // What follows from the numbers of a file; after all keys were read.
   void (*derive)(ModelConfig& c) = nullptr;
@@ -184,7 +203,7 @@ std::string_view purpose_of_tensor(std::string_view name) noexcept;
 template <class Body>
 Status for_each_tensor(const ModelConfig& c, const Body& body) {
   for (const TensorRow& row : c.architecture->tensors) {
-    if (row.where == Where::model) ONEPASS_TRY(body(row, 0u));
+    if (row.where == Where::model && applies(row, c, 0)) ONEPASS_TRY(body(row, 0u));
   }
   for (std::uint32_t i = 0; i < c.n_layers; ++i) {
     for (const TensorRow& row : c.architecture->tensors) {

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -64,16 +65,27 @@ class Keys final : public KeyReader {
   bool has(const Key& key) const override { return !key.gguf.empty() && find(key.gguf) != nullptr; }
   bool is_null(const Key&) const override { return false; }
   Result<std::uint64_t> integer(const Key& key, const ModelConfig& c) const override {
+    ONEPASS_ASSIGN(const std::vector<std::uint64_t> all, integers(key, c));
+    for (const std::uint64_t n : all) {
+      if (n != all[0]) return refuse(ErrorCode::unsupported, key.gguf, "layers differ");
+    }
+    return all[0];
+  }
+  Result<std::vector<std::uint64_t>> integers(const Key& key, const ModelConfig& c) const override {
     const std::string k = full(key.gguf);
     const GgufValue& value = *file_.find(k);
-    if (!key.per_layer || value.type != GgufType::array) return file_.integer(k);
-    if (value.count != c.n_layers) return refuse_length(key.gguf, value.count, c.n_layers);
-    ONEPASS_ASSIGN(const std::uint64_t first, io::integer_at(value, 0, k));
-    for (std::uint64_t i = 1; i < value.count; ++i) {
-      ONEPASS_ASSIGN(const std::uint64_t n, io::integer_at(value, i, k));
-      if (n != first) return refuse(ErrorCode::unsupported, key.gguf, "layers differ");
+    std::vector<std::uint64_t> all;
+    if (!key.per_layer || value.type != GgufType::array) {
+      ONEPASS_ASSIGN(const std::uint64_t n, file_.integer(k));
+      all.push_back(n);
+      return all;
     }
-    return first;
+    if (value.count != c.n_layers) return refuse_length(key.gguf, value.count, c.n_layers);
+    for (std::uint64_t i = 0; i < value.count; ++i) {
+      ONEPASS_ASSIGN(const std::uint64_t n, io::integer_at(value, i, k));
+      all.push_back(n);
+    }
+    return all;
   }
   Result<double> number(const Key& key) const override { return file_.number(full(key.gguf)); }
   Result<bool> flag(const Key& key) const override { return file_.boolean(full(key.gguf)); }
@@ -145,6 +157,7 @@ class Keys final : public KeyReader {
 
 Status read_rope(const Gguf& file, const Keys& keys, ModelConfig& c) {
   RopeConfig& r = c.rope;
+  if (r.dims == 0) return {};
   r.mode = c.architecture->rope;
   if (c.architecture->rope_sections && keys.find("rope.dimension_sections") != nullptr) {
     r.mode = ops::RopeMode::neox;
@@ -154,6 +167,10 @@ Status read_rope(const Gguf& file, const Keys& keys, ModelConfig& c) {
     return keys.refuse(
         ErrorCode::unsupported, "rope.dimension_count",
         "is " + std::to_string(r.dims) + ", heads have " + std::to_string(c.head_dim));
+  }
+  if (r.dims_local > std::max(c.head_dim_local, c.head_dim) || r.dims_local % 2 != 0) {
+    return keys.refuse(ErrorCode::unsupported, "rope.dimension_count_swa",
+                       "is " + std::to_string(r.dims_local));
   }
   std::string type = "linear";
   if (keys.find("rope.scaling.type") != nullptr) {
@@ -200,7 +217,11 @@ Status read_windows(const Keys& keys, ModelConfig& c) {
     }
   } else {
     ONEPASS_ASSIGN(period, keys.count_or(pattern, max_layers, period));
-    if (c.window > 0) set_period(c, period);
+    if (c.architecture->window_number && value != nullptr) {
+      c.local.assign(c.n_layers, 1);
+    } else if (c.window > 0) {
+      set_period(c, period);
+    }
   }
   if (c.window == 0) c.local.clear();
   return {};

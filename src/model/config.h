@@ -26,7 +26,8 @@ inline constexpr std::uint32_t max_width = 1u << 20;  // of an embedding, head o
 
 struct RopeConfig {
   ops::RopeMode mode = ops::RopeMode::interleaved;
-  std::uint32_t dims = 0;  // of a head that turn; even
+  std::uint32_t dims = 0;        // of a head that turn; even, 0: heads do not turn
+  std::uint32_t dims_local = 0;  // of layers with a window; 0: as the others
   float base = 10000.0f;
   float base_local = 10000.0f;  // of layers with a window, which are never scaled
   ops::RopeScaling scaling{};
@@ -55,7 +56,13 @@ struct ModelConfig {
   std::uint32_t head_dim = 0;    // even
   std::uint32_t value_dim = 0;   // of a head; head_dim
   std::uint32_t ffn_dim = 0;
-  std::uint32_t n_experts = 0;  // 0: one feed-forward network for all
+  // Of layers with a window; 0: as the others.
+  std::uint32_t head_dim_local = 0, value_dim_local = 0;
+  // Per layer, where they differ; then the numbers above are the largest.
+  std::vector<std::uint32_t> layer_kv_heads, layer_ffn_dims;
+  std::uint32_t shared_kv_layers = 0;  // the last ones, which use caches of others
+  std::uint32_t per_layer_dim = 0;     // of each layer's own input; 0: there are none
+  std::uint32_t n_experts = 0;         // 0: one feed-forward network for all
   std::uint32_t n_experts_used = 0;
   std::uint32_t expert_ffn_dim = 0;
   std::uint32_t n_shared_experts = 0;  // run for every token, as one network
@@ -81,6 +88,22 @@ struct ModelConfig {
 
   bool is_local(std::uint32_t layer) const noexcept {
     return layer < local.size() && local[layer] != 0;
+  }
+  std::uint32_t head_dim_of(std::uint32_t layer) const noexcept {
+    return is_local(layer) && head_dim_local != 0 ? head_dim_local : head_dim;
+  }
+  std::uint32_t kv_heads_of(std::uint32_t layer) const noexcept {
+    return layer < layer_kv_heads.size() ? layer_kv_heads[layer] : n_kv_heads;
+  }
+  std::uint32_t ffn_dim_of(std::uint32_t layer) const noexcept {
+    return layer < layer_ffn_dims.size() ? layer_ffn_dims[layer] : ffn_dim;
+  }
+  // The first ones have caches of their own. Later layers use the last one with or without a
+  // window, as they have one or not.
+  std::uint32_t cache_layers() const noexcept { return n_layers - shared_kv_layers; }
+  bool has_cache(std::uint32_t layer) const noexcept { return layer < cache_layers(); }
+  std::uint32_t cache_layer(std::uint32_t layer) const noexcept {
+    return has_cache(layer) ? layer : cache_layers() - (is_local(layer) ? 2 : 1);
   }
   bool has_experts(std::uint32_t layer) const noexcept {
     return n_experts > 0 && layer >= dense_layers && (layer + 1) % expert_step == 0;

@@ -1,6 +1,8 @@
 #include "model/keys.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace onepass::llm {
 namespace {
@@ -18,15 +20,7 @@ Result<double> fallback_of(const KeyReader& reader, const Key& key, const ModelC
   return reader.missing(key);
 }
 
-Status read_count(const KeyReader& reader, const Key& key, ModelConfig& c) {
-  std::uint64_t n = 0;
-  if (reader.has(key)) {
-    ONEPASS_ASSIGN(n, reader.integer(key, c));
-  } else {
-    ONEPASS_ASSIGN(const double value, fallback_of(reader, key, c));
-    key.count(c) = static_cast<std::uint32_t>(value);
-    return {};
-  }
+Status check_range(const KeyReader& reader, const Key& key, std::uint64_t n) {
   if (static_cast<double>(n) < key.min) {
     return reader.refuse(ErrorCode::parse, key, "is " + std::to_string(n));
   }
@@ -35,7 +29,27 @@ Status read_count(const KeyReader& reader, const Key& key, ModelConfig& c) {
         ErrorCode::limit, key,
         "is " + std::to_string(n) + ", at most " + text_of(key.max) + " is allowed");
   }
-  key.count(c) = static_cast<std::uint32_t>(n);
+  return {};
+}
+
+Status read_count(const KeyReader& reader, const Key& key, ModelConfig& c) {
+  if (!reader.has(key)) {
+    ONEPASS_ASSIGN(const double value, fallback_of(reader, key, c));
+    key.count(c) = static_cast<std::uint32_t>(value);
+    return {};
+  }
+  std::vector<std::uint64_t> all;
+  if (key.list != nullptr) {
+    ONEPASS_ASSIGN(all, reader.integers(key, c));
+  } else {
+    ONEPASS_ASSIGN(const std::uint64_t n, reader.integer(key, c));
+    all.push_back(n);
+  }
+  for (const std::uint64_t n : all) ONEPASS_TRY(check_range(reader, key, n));
+  key.count(c) = static_cast<std::uint32_t>(*std::max_element(all.begin(), all.end()));
+  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) {
+    key.list(c).assign(all.begin(), all.end());
+  }
   return {};
 }
 
@@ -58,9 +72,12 @@ Status read_number(const KeyReader& reader, const Key& key, ModelConfig& c) {
 Status check_heads(const KeyReader& reader, ModelConfig& c) {
   const Architecture& a = *c.architecture;
   const Key& heads = key_of(a, at<&ModelConfig::n_heads>);
-  if (c.n_heads % c.n_kv_heads != 0) {
+  std::vector<std::uint32_t> kv_heads{c.n_kv_heads};
+  kv_heads.insert(kv_heads.end(), c.layer_kv_heads.begin(), c.layer_kv_heads.end());
+  for (const std::uint32_t n : kv_heads) {
+    if (c.n_heads % n == 0) continue;
     return reader.refuse(ErrorCode::parse, key_of(a, at<&ModelConfig::n_kv_heads>),
-                         "is " + std::to_string(c.n_kv_heads) + ", which does not divide " +
+                         "is " + std::to_string(n) + ", which does not divide " +
                              std::to_string(c.n_heads) + " heads");
   }
   if (!reader.has(key_of(a, at<&ModelConfig::head_dim>)) && c.dim % c.n_heads != 0) {
@@ -73,9 +90,35 @@ Status check_heads(const KeyReader& reader, ModelConfig& c) {
         ErrorCode::unsupported, key_of(a, at<&ModelConfig::value_dim>),
         "is " + std::to_string(c.value_dim) + ", keys have " + std::to_string(c.head_dim));
   }
-  if (c.head_dim == 0 || c.head_dim % 2 != 0 || std::uint64_t{c.head_dim} * c.n_heads > max_width) {
+  if (c.head_dim_local != c.value_dim_local) {
+    return reader.refuse(ErrorCode::unsupported, key_of(a, at<&ModelConfig::value_dim_local>),
+                         "is " + std::to_string(c.value_dim_local) + ", keys have " +
+                             std::to_string(c.head_dim_local));
+  }
+  for (const std::uint32_t dim : {c.head_dim, c.head_dim_local}) {
+    const bool none = dim == 0 && c.head_dim != 0;
+    if (none || (dim != 0 && dim % 2 == 0 && std::uint64_t{dim} * c.n_heads <= max_width)) continue;
     return reader.refuse(ErrorCode::parse, heads,
-                         std::to_string(c.n_heads) + " heads of " + std::to_string(c.head_dim));
+                         std::to_string(c.n_heads) + " heads of " + std::to_string(dim));
+  }
+  return {};
+}
+
+// Layers that use the cache of another have heads like its.
+Status check_shared_caches(const KeyReader& reader, const ModelConfig& c) {
+  if (c.shared_kv_layers == 0) return {};
+  const Key& key = key_of(*c.architecture, at<&ModelConfig::shared_kv_layers>);
+  if (c.shared_kv_layers + 2 > c.n_layers) {
+    return reader.refuse(ErrorCode::parse, key,
+                         "is " + std::to_string(c.shared_kv_layers) + " of " +
+                             std::to_string(c.n_layers) + " layers, which leaves fewer than two");
+  }
+  for (std::uint32_t i = c.cache_layers(); i < c.n_layers; ++i) {
+    const std::uint32_t from = c.cache_layer(i);
+    if (c.is_local(i) == c.is_local(from) && c.kv_heads_of(i) == c.kv_heads_of(from)) continue;
+    return reader.refuse(ErrorCode::unsupported, key,
+                         "makes layer " + std::to_string(i) + " use the cache of layer " +
+                             std::to_string(from) + ", which is of another kind");
   }
   return {};
 }
@@ -131,6 +174,7 @@ void derive_config(ModelConfig& c) {
 
 Status finish_config(const KeyReader& reader, ModelConfig& c) {
   derive_config(c);
+  ONEPASS_TRY(check_shared_caches(reader, c));
   return check_experts(reader, c);
 }
 

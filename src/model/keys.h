@@ -20,6 +20,11 @@ class KeyReader {
   virtual bool has(const Key& key) const = 0;
   virtual bool is_null(const Key& key) const = 0;
   virtual Result<std::uint64_t> integer(const Key& key, const ModelConfig& c) const = 0;
+  // One for each layer, or one for all.
+  virtual Result<std::vector<std::uint64_t>> integers(const Key& key, const ModelConfig& c) const {
+    ONEPASS_ASSIGN(const std::uint64_t n, integer(key, c));
+    return std::vector<std::uint64_t>{n};
+  }
   virtual Result<double> number(const Key& key) const = 0;
   virtual Result<bool> flag(const Key& key) const = 0;
   // Of a key that must be there and is not.

@@ -28,6 +28,58 @@ constexpr SyntheticPreset named_presets[] = {
     {"tiny-gemma2", "gemma2", 256, 4, 8, 4, 32, 768, 4096, 10000.0f, 0, 0, 0, 0, 32},
     {"tiny-gemma3", "gemma3", 256, 6, 8, 4, 64, 768, 4096, 1000000.0f, 0, 0, 0, 0, 32},
     {"tiny-phi3", "phi3", 256, 4, 8, 4, 32, 768, 4096, 10000.0f},
+    {.name = "tiny-gemma4",
+     .architecture = "gemma4",
+     .dim = 256,
+     .layers = 12,
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .ffn = 768,
+     .vocab = 4096,
+     .rope_base = 1000000.0f,
+     .window = 32,
+     .head_dim_local = 32,
+     .per_layer = 64,
+     .shared_kv = 6},
+    {.name = "gpt-oss-8x1b",
+     .architecture = "gpt-oss",
+     .dim = 1440,
+     .layers = 12,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .ffn = 1440,
+     .vocab = 50304,
+     .rope_base = 150000.0f,
+     .experts = 32,
+     .experts_used = 4,
+     .expert_ffn = 1440,
+     .window = 128},
+    {.name = "gemma4-e1b",
+     .architecture = "gemma4",
+     .dim = 1152,
+     .layers = 24,
+     .heads = 8,
+     .kv_heads = 1,
+     .head_dim = 512,
+     .ffn = 4608,
+     .vocab = 131072,
+     .rope_base = 1000000.0f,
+     .window = 512,
+     .head_dim_local = 256,
+     .per_layer = 256,
+     .shared_kv = 12},
+    {.name = "granite1b",
+     .architecture = "granite",
+     .dim = 2048,
+     .layers = 24,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .ffn = 4096,
+     .vocab = 49152,
+     .rope_base = 10000000.0f},
 };
 
 // Where a block's scales are, what multiple of the wanted standard deviation they are when all
@@ -183,6 +235,9 @@ void set_numbers(const SyntheticPreset& preset, ModelConfig& c) {
   c.n_layers = preset.layers, c.dim = preset.dim, c.ffn_dim = preset.ffn;
   c.n_heads = preset.heads, c.n_kv_heads = preset.kv_heads;
   c.head_dim = c.value_dim = preset.head_dim;
+  c.head_dim_local = c.value_dim_local = preset.head_dim_local;
+  c.rope.dims_local = preset.head_dim_local;
+  c.per_layer_dim = preset.per_layer, c.shared_kv_layers = preset.shared_kv;
   c.vocab = preset.vocab, c.context = 8192, c.norm_eps = 1e-5f;
   c.rope.mode = a.rope, c.rope.dims = c.head_dim, c.rope.base = preset.rope_base;
   for (const Key& key : a.keys) {
@@ -212,8 +267,9 @@ std::span<const SyntheticPreset> synthetic_presets() {
     List l;
     for (const Architecture* a : architectures()) {
       const std::string name = "tiny-" + std::string(a->name);
-      const bool by_hand = std::any_of(l.presets.begin(), l.presets.end(),
-                                       [&](const auto& p) { return p.architecture == a->name; });
+      const bool by_hand = std::any_of(l.presets.begin(), l.presets.end(), [&](const auto& p) {
+        return p.architecture == a->name && p.name.starts_with("tiny");
+      });
       if (by_hand) continue;
       const bool mixture = key_of(*a, at<&ModelConfig::n_experts>).min > 0.0;
       const bool shared = key_of(*a, at<&ModelConfig::shared_ffn_dim>).count != nullptr;
@@ -290,8 +346,8 @@ void SyntheticSource::list_tensors(bool all) {
             (!all || std::any_of(table.begin(), table.end(), excluded))) {
           return {};
         }
-        const std::uint64_t rows = row_count(row, config_);
-        const std::uint32_t cols = extent(row.cols, config_);
+        const std::uint64_t rows = row_count(row, config_, i);
+        const std::uint32_t cols = extent(row.cols, config_, i);
         const std::string part = gguf_part(row, i);
         std::vector<std::uint64_t> dims{cols};
         if (rows != 0) dims.insert(dims.begin(), rows);

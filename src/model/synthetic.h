@@ -27,6 +27,7 @@ struct SyntheticPreset {
   std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
   std::uint32_t shared_ffn = 0;
   std::uint32_t window = 0;  // of the architecture's local layers
+  std::uint32_t head_dim_local = 0, per_layer = 0, shared_kv = 0;  // as in ModelConfig
 };
 // Some by hand, and "tiny-ARCHITECTURE" of each other one.
 std::span<const SyntheticPreset> synthetic_presets();

@@ -34,6 +34,7 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
   return guarded([&]() -> Result<UploadedTensor> {
     const std::uint64_t cols = shape.last(), rows = shape[shape.rank - 2];
     const std::uint64_t matrices = shape.rank == 3 ? shape[0] : 1;
+    const std::uint64_t stored_rows = stored.rank < 2 ? 1 : stored.dims[stored.rank - 2];
     const Op op = shape.rank == 3 ? Op::matmul_id : Op::matmul;
     const auto type = stored.dtype ? device_format(device, op, *stored.dtype, cols) : std::nullopt;
     if (!type) {
@@ -71,7 +72,7 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
     for (std::uint64_t m = 0; m < matrices; ++m) {
       for (std::uint64_t r = 0; r < rows; r += step) {
         const std::uint64_t n = std::min(step, rows - r);
-        const std::uint64_t from = (first_row + m * rows + r) * *row_bytes;
+        const std::uint64_t from = (first_row + m * stored_rows + r) * *row_bytes;
         const std::uint64_t to = m * matrix_bytes + *storage_bytes(*type, r, cols);
         const auto size = static_cast<std::size_t>(*storage_bytes(*type, n, cols));
         const std::span<std::byte> target =

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "core/guarded.h"
 
@@ -77,8 +78,8 @@ class Planner {
     p.layer = layer_;
     p.name = gguf_part(row, layer_);
     p.experts = row.form == TensorForm::experts ? c_.n_experts : 0;
-    p.rows = row_count(row, c_);
-    p.cols = extent(row.cols, c_);
+    p.rows = row_count(row, c_, layer_);
+    p.cols = extent(row.cols, c_, layer_);
     const std::string name = p.name + std::string(row.suffix);
     std::optional<StoredTensor> found = find(name);
     if (row.need != Need::required) note(row, found.has_value(), false);
@@ -142,7 +143,12 @@ class Planner {
   }
 
   Status take_scale(WeightPart& p) {
-    if (p.rows == 0 || p.affine) return {};
+    const auto is_scale = [&](const TensorRow& row) {
+      return row.gguf == p.row->gguf && row.suffix == ".scale";
+    };
+    const std::span<const TensorRow> table = c_.architecture->tensors;
+    const bool apart = std::any_of(table.begin(), table.end(), is_scale);
+    if (p.rows == 0 || p.affine || apart) return {};
     p.scale = find(p.name + ".scale");
     if (!p.scale) return {};
     const std::uint64_t dims[] = {std::max(p.experts, 1u)};
@@ -188,21 +194,22 @@ class Planner {
     return {};
   }
 
-  // Whether a layer has an optional tensor: all that may have it do, or none does.
+  // Whether a layer has an optional tensor: all of a kind that may have it do, or none does.
   struct Presence {
     std::optional<std::uint32_t> with, without;  // the first layers
   };
   void note(const TensorRow& row, bool there, bool bias) {
     if (row.where == Where::model) return;
-    Presence& p = presence_[{&row, bias}];
+    Presence& p = presence_[{&row, bias, c_.is_local(layer_)}];
     std::optional<std::uint32_t>& first = there ? p.with : p.without;
     if (!first) first = layer_;
   }
   Status check_layers_alike() const {
     for (const auto& [key, p] : presence_) {
       if (!p.with || !p.without) continue;
-      const std::string suffix = key.second ? ".bias" : std::string(key.first->suffix);
-      return missing(gguf_part(*key.first, *p.without) + suffix,
+      const auto& [row, bias, local] = key;
+      const std::string suffix = bias ? ".bias" : std::string(row->suffix);
+      return missing(gguf_part(*row, *p.without) + suffix,
                      ", which layer " + std::to_string(*p.with) + " has");
     }
     return {};
@@ -233,6 +240,18 @@ class Planner {
     }
     return false;
   }
+  // Of a layer that uses the cache of another.
+  bool is_of_shared_cache(std::string_view name) const {
+    for (std::uint32_t i = c_.cache_layers(); i < c_.n_layers; ++i) {
+      for (const TensorRow& row : c_.architecture->tensors) {
+        const bool same = row.where == Where::cache_layers &&
+                          source_.own_name(gguf_part(row, i) + std::string(row.suffix)) == name;
+        if (same) return true;
+      }
+    }
+    return false;
+  }
+  static constexpr Harmless shared_cache{"", "the layer uses the cache of another"};
   static constexpr Harmless prediction{
       "", "layers that predict further tokens are not used", {}, true};
 
@@ -240,6 +259,7 @@ class Planner {
     for (const StoredTensor& t : source_.stored()) {
       if (used_.contains(t.name)) continue;
       const Harmless* h = find_harmless(c_.architecture->harmless_tensors, t.name);
+      if (h == nullptr && is_of_shared_cache(t.name)) h = &shared_cache;
       if (h == nullptr) h = is_prediction(t.name) ? &prediction : source_.harmless(t.name);
       if (h == nullptr) {
         const std::string_view purpose = purpose_of_tensor(t.name);
@@ -266,9 +286,9 @@ class Planner {
   WeightPlan plan_;
   std::set<std::string, std::less<>> used_;
   std::uint32_t layer_ = 0;
-  std::vector<const TensorRow*> absent_;                                // of the current layer
-  std::vector<std::pair<Linear LayerWeights::*, std::string>> filled_;  // likewise
-  std::map<std::pair<const TensorRow*, bool>, Presence> presence_;
+  std::vector<const TensorRow*> absent_;                                   // of the current layer
+  std::vector<std::pair<Linear LayerWeights::*, std::string>> filled_;     // likewise
+  std::map<std::tuple<const TensorRow*, bool, bool>, Presence> presence_;  // row, bias, local
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ class Loader {
     std::uint32_t first = 0;
     for (const Target& target : p.row->into) {
       if (target.weights == nullptr) break;
-      const std::uint32_t n = extent(target.rows, c_);
+      const std::uint32_t n = extent(target.rows, c_, p.layer);
       ONEPASS_TRY(load_rows(p, first, n, model_.weights_.layers[p.layer].*target.weights));
       first += n;
     }
@@ -50,8 +50,11 @@ class Loader {
   // Rows [first, first + n) of a part.
   Status load_rows(const WeightPart& p, std::uint32_t first, std::uint32_t n, Linear& l) {
     if (p.row->form == TensorForm::vector) {
-      ONEPASS_ASSIGN(const std::vector<float> values, floats(p.weight));
-      if (p.row->cols == Extent::half_rope) ONEPASS_TRY(check_factors(p.weight, values));
+      ONEPASS_ASSIGN(std::vector<float> values, floats(p.weight));
+      if (p.row->cols == Extent::half_rope || p.row->cols == Extent::half_rope_wide) {
+        ONEPASS_TRY(check_factors(p.weight, values));
+      }
+      if (p.row->spread) values.resize(c_.dim, values[0]);
       ONEPASS_ASSIGN(l.weight, upload_floats(values));
     } else if (p.affine) {
       ONEPASS_ASSIGN(
@@ -68,8 +71,9 @@ class Loader {
     }
     if (p.bias) {
       ONEPASS_ASSIGN(const std::vector<float> values, floats(*p.bias));
-      const std::size_t size = n == 0 ? values.size() : n;
+      const std::size_t size = n == 0 || p.experts != 0 ? values.size() : n;
       ONEPASS_ASSIGN(l.bias, upload_floats(std::span(values).subspan(first, size)));
+      if (p.experts != 0) l.bias = tensor(l.bias.view, l.bias.dtype, {p.experts, n});
     }
     model_.parts_.push_back({p.row, p.layer, l});
     return {};

@@ -25,7 +25,7 @@ struct Linear {
                   // that are not packed u32 [n, k * bits / 32]
   Tensor scales{}, biases{};  // of those [n, k / group_size], else none
   AffineFormat affine{};
-  Tensor bias{};  // f32 [n], of norms [k], or none
+  Tensor bias{};  // f32 [n], of experts [experts, n], of norms [k], or none
 
   explicit operator bool() const noexcept { return static_cast<bool>(weight); }
 };
@@ -35,6 +35,7 @@ struct LayerWeights {
   Linear attn_norm;
   Linear q, k, v, o;
   Linear q_norm, k_norm;  // [head_dim], or of a whole row
+  Linear sinks;           // [heads]: scores of a key without a value
   Linear post_attention_norm;
   Linear ffn_norm;
   Linear gate, up, down;                          // without experts
@@ -43,13 +44,22 @@ struct LayerWeights {
   Linear shared_router;                           // [1, dim]
   Linear shared_gate, shared_up, shared_down;     // of the experts that every token uses
   Linear post_ffn_norm;
+  // Of experts beside a network: norms of what the router reads, of the experts' input, of both
+  // results, and a factor of each expert's weight.
+  Linear router_norm, expert_norm, post_dense_norm, post_expert_norm, expert_scale;
+  Linear input_gate, input_proj, input_norm;  // of the layer's own input
+  Linear output_scale;                        // [dim], of all that the layer gives
 };
 
 struct Weights {
   Linear embedding;  // [vocab, dim]
   std::vector<LayerWeights> layers;
   Linear output_norm;
-  Linear output;  // [vocab, dim]; the embedding where the file has none of its own
+  Linear output;     // [vocab, dim]; the embedding where the file has none of its own
+  Linear positions;  // [context, dim]: added to the embedding
+  // Each layer's own input: rows of tokens [vocab, layers * per_layer_dim], products with embedded
+  // rows [layers * per_layer_dim, dim], their norm [per_layer_dim].
+  Linear layer_inputs, layer_input_proj, layer_input_norm;
   // Divisors of rope angles, f32 [rope dims / 2] or none: for every context, for contexts up to the
   // original one, for longer ones.
   Linear rope_factors, rope_short, rope_long;
@@ -61,8 +71,8 @@ struct UploadedTensor {
 };
 
 // The one place where a stored matrix becomes a buffer: rows from first_row on, as many as shape
-// has, in the format that the device's kernels like best. Packs a few rows at a time, so that the
-// peak of memory is the tensor itself.
+// has (of every matrix, where there are several), in the format that the device's kernels like
+// best. Packs a few rows at a time, so that the peak of memory is the tensor itself.
 Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& source,
                                      const StoredTensor& stored, std::uint64_t first_row,
                                      const Shape& shape);

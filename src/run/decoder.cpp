@@ -60,6 +60,10 @@ Status Decoder::allocate(const DecoderOptions& options) {
     return fail(ErrorCode::limit, "decoder: a context of " + std::to_string(context_) +
                                       ", at most " + std::to_string(max_context) + " is allowed");
   }
+  if (model_->weights().positions && context_ > c.context) {
+    return fail(ErrorCode::limit, "decoder: a context of " + std::to_string(context_) +
+                                      ", the model has positions for " + std::to_string(c.context));
+  }
   if (options.kv != DType::f16 && options.kv != DType::f32) {
     return fail(ErrorCode::invalid_argument,
                 std::string("decoder: a cache of ") + name(options.kv) + ", expected f16 or f32");
@@ -79,8 +83,12 @@ Status Decoder::allocate(const DecoderOptions& options) {
     buffers_.push_back(std::move(b));
     return buffers_.back().tensor(type, shape);
   };
-  const Shape kv_shape{1, c.n_kv_heads, context_, c.head_dim};
   for (std::uint32_t i = 0; i < c.n_layers; ++i) {
+    if (!c.has_cache(i)) {
+      cache_.push_back(cache_[c.cache_layer(i)]);
+      continue;
+    }
+    const Shape kv_shape{1, c.kv_heads_of(i), context_, c.head_dim_of(i)};
     KvLayer layer;
     ONEPASS_ASSIGN(layer.k, take(options.kv, kv_shape));
     ONEPASS_ASSIGN(layer.v, take(options.kv, kv_shape));
@@ -421,7 +429,11 @@ Result<Plan> Decoder::inspect(std::uint32_t rows, PlanOptions options, std::uint
                                                    std::to_string(max_chunk_rows));
     }
     ModelConfig config = model_->config();
-    config.n_layers = std::min(config.n_layers, layers);
+    if (layers < config.n_layers) {
+      config.shared_kv_layers -=
+          std::min(config.shared_kv_layers, config.n_layers - std::max(layers, 1u));
+      config.n_layers = layers;
+    }
     ONEPASS_ASSIGN(const StepState step, StepState::create(model_->device(), rows, 1));
     GraphSession s = executor_.begin_recorded();
     forward(s, config, step.view(), rows, rows == 1 ? logits_ : Tensor{});

@@ -81,6 +81,7 @@ Content gguf_content(const Architecture& a, bool all) {
   llm::SyntheticPreset preset{"strict", a.name, 64, 2, 4, 2, 16, 96, 97, 10000.0f};
   if (mixture) preset.experts = 4, preset.experts_used = 2, preset.expert_ffn = 48;
   if (mixture) preset.shared_ffn = 48;
+  if (llm::key_of(a, llm::at<&ModelConfig::per_layer_dim>).count != nullptr) preset.per_layer = 32;
   const auto source = llm::SyntheticSource::create(preset, DType::f32, 5, all);
   const ModelConfig& c = source.config();
   Content content;

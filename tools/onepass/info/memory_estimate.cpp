@@ -28,7 +28,9 @@ MemoryEstimate estimate_memory(const llm::ModelConfig& c, std::uint64_t weight_b
   if (cache.up_to_trained) e.context = std::min<std::uint64_t>(e.context, c.context);
   const std::uint64_t element = info(cache.kv).block_bytes;
   const std::uint64_t kv = std::uint64_t{c.n_kv_heads} * c.head_dim;
-  e.cache_per_token = 2 * c.n_layers * kv * element;
+  for (std::uint32_t i = 0; i < c.cache_layers(); ++i) {
+    e.cache_per_token += 2 * std::uint64_t{c.kv_heads_of(i)} * c.head_dim_of(i) * element;
+  }
   e.cache = e.context * e.cache_per_token;
   // Rows of f32 that live at once: two hidden ones with either attention's or the feed-forward
   // network's.
