@@ -202,7 +202,7 @@ class Fuser {
     std::size_t to = at;
     for (; to > least; --to) {
       const Node& n = nodes_[to - 1];
-      if (!n.is_dispatch || n.by_hand || n.d().op == Op::custom || writes_into(n.d(), input)) break;
+      if (!n.is_dispatch || n.by_hand || writes_into(n.d(), input)) break;
     }
     if (to == least) return;  // written further away
     std::rotate(nodes_.begin() + static_cast<std::ptrdiff_t>(to),

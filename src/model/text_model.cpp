@@ -37,20 +37,30 @@ class CountedSource final : public WeightSource {
   mutable std::uint64_t done_ = 0;
 };
 
+// Weights are valid as long as the files.
+struct OpenModel {
+  std::unique_ptr<ModelFiles> files;
+  std::unique_ptr<const WeightSource> weights;
+};
+
 }  // namespace
 
 Result<TextModel> open_text_model(const Device& device, const std::string& path,
                                   const OpenOptions& options) {
   return guarded([&]() -> Result<TextModel> {
-    ONEPASS_ASSIGN(const std::unique_ptr<ModelFiles> files, ModelFiles::open(path));
+    const auto opened = std::make_shared<OpenModel>();
+    ONEPASS_ASSIGN(opened->files, ModelFiles::open(path));
+    ModelFiles* const files = opened->files.get();
     ONEPASS_ASSIGN(const ModelConfig config, files->config());
-    ONEPASS_ASSIGN(const std::unique_ptr<const WeightSource> weights, files->weights());
+    ONEPASS_ASSIGN(opened->weights, files->weights());
     ONEPASS_ASSIGN(const std::uint64_t total, files->weight_bytes());
     TextModel m{nullptr,
                 make_error(ErrorCode::invalid_state, "the model was opened without its tokenizer")};
     if (options.tokenizer) m.tokenizer = files->tokenizer();
     if (options.before_load) ONEPASS_TRY(options.before_load(config, total));
-    ONEPASS_ASSIGN(m.model, Model::load(device, config, CountedSource(*weights, total, options)));
+    const std::shared_ptr<const WeightSource> weights(opened, opened->weights.get());
+    ONEPASS_ASSIGN(m.model, Model::load(device, config, CountedSource(*weights, total, options),
+                                        {options.weight_budget, weights}));
     return m;
   });
 }

@@ -21,7 +21,8 @@ struct TextModel {
 };
 
 struct OpenOptions {
-  bool tokenizer = true;  // false: TextModel::tokenizer is an error
+  bool tokenizer = true;            // false: TextModel::tokenizer is an error
+  std::uint64_t weight_budget = 0;  // WeightBudget::bytes
   // Told what is going to be loaded, before any of it is: the bytes of all weights as stored. An
   // error ends loading.
   std::function<Status(const ModelConfig& config, std::uint64_t weight_bytes)> before_load =

@@ -28,6 +28,69 @@ std::optional<Format> device_format(const Device& device, Op op, DType stored, s
 
 }  // namespace
 
+Result<Format> device_format(const Device& device, const StoredTensor& stored, const Shape& shape) {
+  const Op op = shape.rank == 3 ? Op::matmul_id : Op::matmul;
+  const auto type =
+      stored.dtype ? device_format(device, op, *stored.dtype, shape.last()) : std::nullopt;
+  if (!type) {
+    return io::fail_at(
+        ErrorCode::unsupported,
+        stored.name + " is " + stored.type + ", which " + device.info().name + " does not run",
+        stored.at, stored.name);
+  }
+  const bool scaled =
+      std::any_of(stored.scales.begin(), stored.scales.end(), [](float s) { return s != 1.0f; });
+  if (scaled && info(*type).row_scale_bytes == 0) {
+    const std::string scale = stored.name.substr(0, stored.name.rfind('.')) + ".scale";
+    return io::fail_at(ErrorCode::unsupported,
+                       scale + " scales all values of a tensor of type " + stored.type +
+                           ", which " + device.info().name + " does not do for that type",
+                       stored.at, scale);
+  }
+  if (!storage_bytes(*type, shape) || !storage_bytes(*stored.dtype, shape.last())) {
+    return io::fail_at(ErrorCode::limit, stored.name + " is too large", stored.at, stored.name);
+  }
+  return *type;
+}
+
+namespace {
+
+// Rows of a stored matrix in pieces of some of them; write(bytes before, bytes) takes each.
+template <class Write>
+Status in_rows(const WeightSource& source, const StoredTensor& stored, Format type,
+               std::uint64_t first_row, std::uint64_t rows, std::uint64_t cols,
+               std::uint64_t matrix, const Write& write) {
+  const std::uint64_t row_bytes = *storage_bytes(*stored.dtype, cols);
+  const std::uint64_t step =
+      std::max<std::uint64_t>(1, step_bytes / row_bytes / quant::group_rows) * quant::group_rows;
+  const float scale =
+      stored.scales.empty() ? 1.0f : stored.scales[static_cast<std::size_t>(matrix)];
+  Workspace memory;
+  for (std::uint64_t r = 0; r < rows; r += step) {
+    const std::uint64_t n = std::min(step, rows - r), from = (first_row + r) * row_bytes;
+    const auto size = static_cast<std::size_t>(*storage_bytes(type, n, cols));
+    const auto fill = [&](std::span<std::byte> target) -> Status {
+      if (!is_packed(type)) return source.read(stored, from, target);
+      const auto in = memory.take(static_cast<std::size_t>(n * row_bytes));
+      ONEPASS_TRY(source.read(stored, from, in));
+      return quant::pack(type, n, cols, in, target, scale);
+    };
+    ONEPASS_TRY(write(*storage_bytes(type, r, cols), size, fill));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status read_rows(const WeightSource& source, const StoredTensor& stored, Format type,
+                 std::uint64_t first_row, std::uint64_t rows, std::uint64_t cols,
+                 std::uint64_t matrix, std::span<std::byte> out) {
+  return in_rows(source, stored, type, first_row, rows, cols, matrix,
+                 [&](std::uint64_t to, std::size_t size, const auto& fill) {
+                   return fill(out.subspan(static_cast<std::size_t>(to), size));
+                 });
+}
+
 Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& source,
                                      const StoredTensor& stored, std::uint64_t first_row,
                                      const Shape& shape) {
@@ -35,64 +98,27 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
     const std::uint64_t cols = shape.last(), rows = shape[shape.rank - 2];
     const std::uint64_t matrices = shape.rank == 3 ? shape[0] : 1;
     const std::uint64_t stored_rows = stored.rank < 2 ? 1 : stored.dims[stored.rank - 2];
-    const Op op = shape.rank == 3 ? Op::matmul_id : Op::matmul;
-    const auto type = stored.dtype ? device_format(device, op, *stored.dtype, cols) : std::nullopt;
-    if (!type) {
-      return io::fail_at(
-          ErrorCode::unsupported,
-          stored.name + " is " + stored.type + ", which " + device.info().name + " does not run",
-          stored.at, stored.name);
-    }
-    const bool scaled =
-        std::any_of(stored.scales.begin(), stored.scales.end(), [](float s) { return s != 1.0f; });
-    if (scaled && info(*type).row_scale_bytes == 0) {
-      const std::string scale = stored.name.substr(0, stored.name.rfind('.')) + ".scale";
-      return io::fail_at(ErrorCode::unsupported,
-                         scale + " scales all values of a tensor of type " + stored.type +
-                             ", which " + device.info().name + " does not do for that type",
-                         stored.at, scale);
-    }
-    const auto bytes = storage_bytes(*type, shape);
-    const auto row_bytes = storage_bytes(*stored.dtype, cols);
-    if (!bytes || !row_bytes) {
-      return io::fail_at(ErrorCode::limit, stored.name + " is too large", stored.at, stored.name);
-    }
-    const bool packed = is_packed(*type);
-    const std::uint64_t step =
-        std::max<std::uint64_t>(1, step_bytes / *row_bytes / quant::group_rows) * quant::group_rows;
-    const std::uint64_t matrix_bytes = *bytes / matrices;
-
+    ONEPASS_ASSIGN(const Format type, device_format(device, stored, shape));
+    const std::uint64_t bytes = *storage_bytes(type, shape), matrix_bytes = bytes / matrices;
     UploadedTensor up;
-    ONEPASS_ASSIGN(up.buffer, device.allocate(*bytes, {.zero = false}));
+    ONEPASS_ASSIGN(up.buffer, device.allocate(bytes, {.zero = false}));
     std::span<std::byte> mapped;
     if (device.info().unified_memory) {
       ONEPASS_ASSIGN(mapped, device.map(up.buffer.view()));
     }
-    Workspace in_memory, out_memory;
+    Workspace out_memory;
     for (std::uint64_t m = 0; m < matrices; ++m) {
-      for (std::uint64_t r = 0; r < rows; r += step) {
-        const std::uint64_t n = std::min(step, rows - r);
-        const std::uint64_t from = (first_row + m * stored_rows + r) * *row_bytes;
-        const std::uint64_t to = m * matrix_bytes + *storage_bytes(*type, r, cols);
-        const auto size = static_cast<std::size_t>(*storage_bytes(*type, n, cols));
-        const std::span<std::byte> target =
-            mapped.empty() ? out_memory.take(size)
-                           : mapped.subspan(static_cast<std::size_t>(to), size);
-        if (packed) {
-          const auto in = in_memory.take(static_cast<std::size_t>(n * *row_bytes));
-          ONEPASS_TRY(source.read(stored, from, in));
-          const float scale = stored.scales.empty() ? 1.0f : stored.scales[m];
-          ONEPASS_TRY(quant::pack(*type, n, cols, in, target, scale));
-        } else {
-          ONEPASS_TRY(source.read(stored, from, target));
-        }
-        if (mapped.empty()) {
-          ONEPASS_TRY(device.write(up.buffer.view(to, size), target));
-        }
-      }
+      const auto write = [&](std::uint64_t at, std::size_t size, const auto& fill) -> Status {
+        const std::uint64_t to = m * matrix_bytes + at;
+        if (!mapped.empty()) return fill(mapped.subspan(static_cast<std::size_t>(to), size));
+        const std::span<std::byte> target = out_memory.take(size);
+        ONEPASS_TRY(fill(target));
+        return device.write(up.buffer.view(to, size), target);
+      };
+      ONEPASS_TRY(in_rows(source, stored, type, first_row + m * stored_rows, rows, cols, m, write));
     }
     ONEPASS_TRY(up.buffer.set_immutable());
-    up.tensor = up.buffer.tensor(*type, shape);
+    up.tensor = up.buffer.tensor(type, shape);
     return up;
   });
 }

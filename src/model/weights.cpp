@@ -6,6 +6,7 @@
 
 #include "core/guarded.h"
 #include "model/architecture.h"
+#include "model/expert_cache.h"
 #include "model/file_rows.h"
 #include "model/model_files.h"
 #include "model/weight_plan.h"
@@ -22,19 +23,80 @@ tl::unexpected<Error> refuse(ErrorCode code, const StoredTensor& t, std::string 
 // Fills a model as a plan says.
 class Loader {
  public:
-  Loader(Model& model, const WeightSource& source)
-      : model_(model), c_(model.config_), source_(source) {}
+  Loader(Model& model, const WeightSource& source, const WeightBudget& budget)
+      : model_(model), c_(model.config_), source_(source), budget_(budget) {}
 
   Status load() {
     ONEPASS_ASSIGN(const WeightPlan plan, plan_weights(c_, source_));
     Weights& w = model_.weights_;
     w.layers.resize(c_.n_layers);
+    if (budget_.bytes != 0) ONEPASS_TRY(plan_caches(plan));
     for (const WeightPart& p : plan.parts) ONEPASS_TRY(load_part(p));
+    for (const auto& cache : model_.caches_) {
+      if (cache) ONEPASS_TRY(cache->open(model_.device_));
+    }
     if (!w.output) w.output = w.embedding;
     return {};
   }
 
  private:
+  // In memory.
+  Result<std::uint64_t> bytes_of(const WeightPart& p) const {
+    if (p.affine) {
+      return p.affine->weight.bytes + p.affine->scales.bytes + p.affine->biases.bytes;
+    }
+    if (p.row->form == TensorForm::vector) return std::uint64_t{p.cols} * sizeof(float);
+    const Shape shape = p.experts != 0 ? Shape{p.experts, p.rows, p.cols} : Shape{p.rows, p.cols};
+    ONEPASS_ASSIGN(const Format type, device_format(model_.device_, p.weight, shape));
+    return *storage_bytes(type, shape);
+  }
+
+  // Places for as many experts of each layer as there is room for.
+  Status plan_caches(const WeightPlan& plan) {
+    std::uint64_t others = 0, experts = 0;
+    for (const WeightPart& p : plan.parts) {
+      ONEPASS_ASSIGN(const std::uint64_t bytes, bytes_of(p));
+      (p.experts != 0 ? experts : others) += bytes;
+      if (p.bias) others += p.bias->bytes;
+    }
+    if (others + experts <= budget_.bytes) return {};
+    const auto refuse_budget = [&](const std::string& why) {
+      return fail(ErrorCode::limit,
+                  "a budget of " + std::to_string(budget_.bytes) + " bytes for weights: " + why);
+    };
+    if (!model_.device_.info().unified_memory || !budget_.source) {
+      return fail(ErrorCode::unsupported,
+                  model_.device_.info().name + " does not read weights while it runs");
+    }
+    const std::uint64_t each = experts / std::max(c_.n_experts, 1u);
+    const std::uint64_t least = others + each * c_.n_experts_used;
+    if (least > budget_.bytes || each == 0) {
+      return refuse_budget("those that every token uses take " + std::to_string(others) +
+                           ", and the experts of one " + std::to_string(each * c_.n_experts_used));
+    }
+    places_ = static_cast<std::uint32_t>((budget_.bytes - others) / each);
+    model_.most_rows_ = places_ / c_.n_experts_used;
+    model_.caches_.resize(c_.n_layers);
+    for (std::uint32_t i = 0; i < c_.n_layers; ++i) {
+      if (!c_.has_experts(i)) continue;
+      model_.caches_[i] = std::make_unique<ExpertCache>(budget_.source, c_.n_experts, places_);
+      model_.weights_.layers[i].cache = model_.caches_[i].get();
+    }
+    return {};
+  }
+
+  // Places for the experts of a part, with nothing in them.
+  Status load_places(const WeightPart& p, const StoredTensor& stored, std::uint32_t first,
+                     std::uint32_t n, Linear& l) {
+    const Shape shape{places_, n, p.cols};
+    ONEPASS_ASSIGN(const Format type, device_format(model_.device_, stored, shape));
+    ONEPASS_ASSIGN(Buffer buffer,
+                   model_.device_.allocate(*storage_bytes(type, shape), {.zero = false}));
+    l.weight = buffer.tensor(type, shape);
+    model_.buffers_.push_back(std::move(buffer));
+    return model_.caches_[p.layer]->add(model_.device_, stored, first, l.weight);
+  }
+
   Status load_part(const WeightPart& p) {
     if (p.row->model != nullptr) return load_rows(p, 0, p.rows, model_.weights_.*p.row->model);
     std::uint32_t first = 0;
@@ -65,9 +127,13 @@ class Loader {
       if (p.scale) {
         ONEPASS_ASSIGN(scaled.scales, floats(*p.scale));
       }
-      ONEPASS_ASSIGN(UploadedTensor up,
-                     upload_tensor(model_.device_, source_, scaled, first, shape));
-      l.weight = keep(std::move(up));
+      if (p.experts != 0 && places_ != 0) {
+        ONEPASS_TRY(load_places(p, scaled, first, n, l));
+      } else {
+        ONEPASS_ASSIGN(UploadedTensor up,
+                       upload_tensor(model_.device_, source_, scaled, first, shape));
+        l.weight = keep(std::move(up));
+      }
     }
     if (p.bias) {
       ONEPASS_ASSIGN(const std::vector<float> values, floats(*p.bias));
@@ -115,14 +181,27 @@ class Loader {
   Model& model_;
   const ModelConfig& c_;
   const WeightSource& source_;
+  const WeightBudget& budget_;
+  std::uint32_t places_ = 0;  // for experts of each layer; 0: all are in memory
 };
 
+Model::Model(const Device& device) : device_(device) {}
+Model::~Model() = default;
+
+Status Model::status() const {
+  for (const auto& cache : caches_) {
+    if (cache) ONEPASS_TRY(cache->status());
+  }
+  return {};
+}
+
 Result<std::shared_ptr<const Model>> Model::load(const Device& device, const ModelConfig& config,
-                                                 const WeightSource& source) {
+                                                 const WeightSource& source,
+                                                 const WeightBudget& budget) {
   return guarded([&]() -> Result<std::shared_ptr<const Model>> {
     std::shared_ptr<Model> model(new Model(device));
     model->config_ = config;
-    ONEPASS_TRY(Loader(*model, source).load());
+    ONEPASS_TRY(Loader(*model, source, budget).load());
     return std::shared_ptr<const Model>(std::move(model));
   });
 }
@@ -156,7 +235,7 @@ std::uint64_t Model::token_bytes() const noexcept {
     if (p.row->model == &Weights::embedding && !(w.weight.view == weights_.output.weight.view)) {
       idle(bytes);
     }
-    if (p.row->form == TensorForm::experts) {
+    if (p.row->form == TensorForm::experts && caches_.empty()) {
       idle(bytes / config_.n_experts * (config_.n_experts - config_.n_experts_used));
     }
   }

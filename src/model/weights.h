@@ -17,6 +17,7 @@
 
 namespace onepass::llm {
 
+class ExpertCache;
 struct TensorRow;
 
 // y = x * weight^T [+ bias]; of a norm y = norm(x) * weight [+ bias].
@@ -49,6 +50,8 @@ struct LayerWeights {
   Linear router_norm, expert_norm, post_dense_norm, post_expert_norm, expert_scale;
   Linear input_gate, input_proj, input_norm;  // of the layer's own input
   Linear output_scale;                        // [dim], of all that the layer gives
+  // Not null: gate_experts and those beside it have places for some experts only.
+  const ExpertCache* cache = nullptr;
 };
 
 struct Weights {
@@ -77,6 +80,14 @@ Result<UploadedTensor> upload_tensor(const Device& device, const WeightSource& s
                                      const StoredTensor& stored, std::uint64_t first_row,
                                      const Shape& shape);
 
+// How the device stores a stored matrix, or several; unsupported where it has no kernel for it.
+Result<Format> device_format(const Device& device, const StoredTensor& stored, const Shape& shape);
+// Rows [first_row, first_row + rows) of a stored tensor, those of matrix number `matrix`, in that
+// format.
+Status read_rows(const WeightSource& source, const StoredTensor& stored, Format type,
+                 std::uint64_t first_row, std::uint64_t rows, std::uint64_t cols,
+                 std::uint64_t matrix, std::span<std::byte> out);
+
 // MLX affine weights: packed where the device has kernels for that, else the three tensors as they
 // are. Buffers go to `buffers`.
 Result<Linear> upload_affine(const Device& device, const WeightSource& source,
@@ -90,14 +101,24 @@ struct LoadedPart {
   Linear weights;
 };
 
+// How many bytes of weights may be in memory. What does not fit is read from the source when it is
+// needed: experts, as many at a time as there is room for. The CPU only.
+struct WeightBudget {
+  std::uint64_t bytes = 0;  // 0: all weights are in memory
+  std::shared_ptr<const WeightSource> source{};
+};
+
 // Immutable after load; shared by any number of decoders.
 class Model {
  public:
   static Result<std::shared_ptr<const Model>> load(const Device& device, const io::GgufFile& file);
   static Result<std::shared_ptr<const Model>> load(const Device& device, const ModelConfig& config,
-                                                   const WeightSource& source);
+                                                   const WeightSource& source,
+                                                   const WeightBudget& budget = {});
   // A GGUF file, a folder with config.json and safetensors, or "synthetic:PRESET:QUANT".
   static Result<std::shared_ptr<const Model>> open(const Device& device, const std::string& path);
+
+  ~Model();
 
   const Device& device() const noexcept { return device_; }
   const ModelConfig& config() const noexcept { return config_; }
@@ -107,16 +128,22 @@ class Model {
   std::uint64_t weight_bytes() const noexcept;
   // Of these, what one token's pass reads: one row of the embedding, the experts that are used.
   std::uint64_t token_bytes() const noexcept;
+  // Rows of a pass: more could choose more experts than there are places for.
+  std::uint32_t most_rows() const noexcept { return most_rows_; }
+  // The first weights that could not be read when they were needed; results since then are wrong.
+  Status status() const;
 
  private:
   friend class Loader;
-  explicit Model(const Device& device) : device_(device) {}
+  explicit Model(const Device& device);
 
   Device device_;
   ModelConfig config_;
   Weights weights_;
   std::vector<LoadedPart> parts_;
   std::vector<Buffer> buffers_;
+  std::vector<std::unique_ptr<ExpertCache>> caches_;  // by layer; empty: all experts are in memory
+  std::uint32_t most_rows_ = ~0u;
 };
 
 }  // namespace onepass::llm

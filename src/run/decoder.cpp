@@ -71,6 +71,7 @@ Status Decoder::allocate(const DecoderOptions& options) {
   ONEPASS_TRY(llm::check(options.sampling));
   if (!options.sampling.is_greedy()) sampling_ = options.sampling;
   chunk_rows_ = options.chunk_rows;
+  chunk_rows_ = std::min(chunk_rows_, std::bit_floor(model_->most_rows()));
   if (!std::has_single_bit(chunk_rows_) || chunk_rows_ > max_chunk_rows) {
     return fail(ErrorCode::invalid_argument, "decoder: chunks of " + std::to_string(chunk_rows_) +
                                                  " rows, expected a power of two up to " +
@@ -221,7 +222,8 @@ Status Decoder::run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t p
   rows_.clear();
   for (const std::uint32_t token : tokens) rows_.push_back(StepRow{token, position++, 0, 0});
   const StepSlot slot{position, 0, 0, 0};
-  return pass.plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}});
+  ONEPASS_TRY(pass.plan.run(StepValues{0, 0, 0, rows_, {&slot, 1}}));
+  return model_->status();
 }
 
 Status Decoder::run_tokens(std::uint32_t token, std::uint32_t position, std::size_t n,
@@ -252,6 +254,7 @@ Status Decoder::run_tokens(std::uint32_t token, std::uint32_t position, std::siz
   if (status) chosen_by_ = queue_.back();
   queue_.clear();
   ONEPASS_TRY(std::move(status));
+  ONEPASS_TRY(model_->status());
   if (!feed_back) device_seed_ = options.seed;
   device_is_ahead_ = true;
   return {};

@@ -1,5 +1,7 @@
 #include "model/families/layers.h"
 
+#include "model/expert_cache.h"
+
 namespace onepass::llm {
 
 void linear(GraphSession& s, const Linear& w, const Tensor& x, const Tensor& out) {
@@ -253,8 +255,9 @@ Tensor Layers::experts(const LayerWeights& w, const Tensor& x, const Tensor& log
                  .renormalise = c_.gate.renormalise,
                  .scale = c_.gate.scale});
   const Tensor gate = pairs(ffn), up = pairs(ffn), down = pairs(c_.dim);
-  ops::matmul_id(s_, {.x = x, .weight = w.gate_experts.weight, .ids = ids, .out = gate});
-  ops::matmul_id(s_, {.x = x, .weight = w.up_experts.weight, .ids = ids, .out = up});
+  const Tensor at = w.cache != nullptr ? w.cache->record(s_, ids) : ids;
+  ops::matmul_id(s_, {.x = x, .weight = w.gate_experts.weight, .ids = at, .out = gate});
+  ops::matmul_id(s_, {.x = x, .weight = w.up_experts.weight, .ids = at, .out = up});
   const Tensor inner = pairs(ffn);
   ops::gated(s_, {.gate = gate,
                   .up = up,
@@ -263,7 +266,7 @@ Tensor Layers::experts(const LayerWeights& w, const Tensor& x, const Tensor& log
                   .ids = w.gate_experts.bias ? ids : Tensor{},
                   .gate_bias = w.gate_experts.bias,
                   .up_bias = w.up_experts.bias});
-  ops::matmul_id(s_, {.x = inner, .weight = w.down_experts.weight, .ids = ids, .out = down});
+  ops::matmul_id(s_, {.x = inner, .weight = w.down_experts.weight, .ids = at, .out = down});
   Tensor shared{}, shared_gate{};
   if (w.shared_up) {
     shared = network(w.shared_gate, w.shared_up, w.shared_down, x);

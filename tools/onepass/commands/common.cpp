@@ -24,6 +24,8 @@ namespace onepass::tool {
 namespace {
 
 constexpr const char* built_in_name = "stories-12m-q8_0.gguf";
+// Of code, recorded passes and the heap, beside what a model takes.
+constexpr std::uint64_t program_bytes = 32u << 20;
 constexpr const char* device_group = "Model and device";
 
 bool reader_is_gone = false;
@@ -261,6 +263,12 @@ void ModelArgs::add_to(CLI::App& app) {
   device.add_to(app);
   app.add_flag("--force", force, "load a model even if it seems not to fit in memory")
       ->group(device_group);
+  app.add_option("--mmap", mmap,
+                 "keep so much in memory, as 6G or 800M, and read experts from the file when they "
+                 "are needed")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(device_group);
   add_quiet_to(app);
 }
 
@@ -289,7 +297,17 @@ Result<llm::TextModel> ModelArgs::open(bool with_tokenizer, const CacheArgs& cac
   llm::OpenOptions options;
   options.tokenizer = with_tokenizer;
   options.before_load = [&](const llm::ModelConfig& config, std::uint64_t weights) -> Status {
-    const MemoryEstimate estimate = estimate_memory(config, weights, cache);
+    MemoryEstimate estimate = estimate_memory(config, weights, cache);
+    if (mmap != 0) {
+      const std::uint64_t rest = estimate.cache + estimate.scratch + program_bytes;
+      if (rest >= mmap) {
+        return fail(ErrorCode::limit, "--mmap " + show_bytes(mmap) +
+                                          " leaves nothing for weights: " + to_string(estimate) +
+                                          ", " + show_bytes(program_bytes) + " for the program");
+      }
+      options.weight_budget = mmap - rest;
+      estimate.weights = std::min(estimate.weights, options.weight_budget);
+    }
     const std::uint64_t available = available_bytes(opened);
     if (!force) ONEPASS_TRY(check_memory(estimate, available, opened.info().name, cache));
     notes() << "memory: " << to_string(estimate)

@@ -79,8 +79,9 @@ Result<std::string> built_in_model();
 
 struct ModelArgs {
   DeviceArgs device;
-  std::string model;   // empty: the model in the box
-  bool force = false;  // load what seems too large
+  std::string model;       // empty: the model in the box
+  bool force = false;      // load what seems too large
+  std::uint64_t mmap = 0;  // most bytes in memory; 0: as many as it takes
 
   // -m, --device, --threads, --cpu-features, --force and --quiet.
   void add_to(CLI::App& app);
