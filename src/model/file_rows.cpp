@@ -25,7 +25,8 @@ constexpr std::uint64_t piece_values = 1u << 13;
 struct Format {
   DType type;
   void (*to_f32)(const std::byte* from, float* to);
-  void (*from_f32)(const float* from, std::byte* to);
+  // importance: of each value, or null.
+  void (*from_f32)(const float* from, const float* importance, std::byte* to);
 };
 
 template <class Block>
@@ -35,9 +36,13 @@ void block_to_f32(const std::byte* from, float* to) {
   quant::dequantize(block, to);
 }
 template <class Block>
-void block_from_f32(const float* from, std::byte* to) {
+void block_from_f32(const float* from, [[maybe_unused]] const float* importance, std::byte* to) {
   Block block;
-  quant::quantize(from, block);
+  if constexpr (requires { quant::quantize(from, block, importance); }) {
+    quant::quantize(from, block, importance);
+  } else {
+    quant::quantize(from, block);
+  }
   std::memcpy(to, &block, sizeof(block));
 }
 
@@ -53,12 +58,16 @@ void store_u16(std::uint32_t bits, std::byte* to) {
 
 constexpr Format formats[] = {
     {DType::f32, [](const std::byte* from, float* to) { std::memcpy(to, from, sizeof(float)); },
-     [](const float* from, std::byte* to) { std::memcpy(to, from, sizeof(float)); }},
+     [](const float* from, const float*, std::byte* to) { std::memcpy(to, from, sizeof(float)); }},
     {DType::f16, [](const std::byte* from, float* to) { *to = ops::op_f16_to_f32(load_u16(from)); },
-     [](const float* from, std::byte* to) { store_u16(ops::op_f32_to_f16(*from), to); }},
+     [](const float* from, const float*, std::byte* to) {
+       store_u16(ops::op_f32_to_f16(*from), to);
+     }},
     {DType::bf16,
      [](const std::byte* from, float* to) { *to = ops::op_bf16_to_f32(load_u16(from)); },
-     [](const float* from, std::byte* to) { store_u16(ops::op_f32_to_bf16(*from), to); }},
+     [](const float* from, const float*, std::byte* to) {
+       store_u16(ops::op_f32_to_bf16(*from), to);
+     }},
 #define BLOCK(format, Block) \
   {DType::format, block_to_f32<quant::Block>, block_from_f32<quant::Block>},
     ONEPASS_BLOCK_FORMATS(BLOCK)
@@ -103,6 +112,13 @@ void in_pieces(std::uint64_t n, std::uint32_t threads, const Body& body) {
   for (std::thread& t : others) t.join();
 }
 
+// Of value i; its block lies in one row.
+const float* importance_at(const Importance& of, std::uint64_t i) noexcept {
+  if (of.values.empty()) return nullptr;
+  const std::uint64_t matrix = (of.first_row + i / of.cols) / of.matrix_rows;
+  return of.values.data() + matrix * of.cols + i % of.cols;
+}
+
 }  // namespace
 
 bool has_file_rows(DType type) noexcept { return find(type) != nullptr; }
@@ -120,7 +136,7 @@ Status rows_to_f32(DType type, std::span<const std::byte> bytes, std::span<float
 }
 
 Status rows_from_f32(DType type, std::span<const float> values, std::uint32_t threads,
-                     std::span<std::byte> out) {
+                     std::span<std::byte> out, const Importance& importance) {
   return guarded([&]() -> Status {
     ONEPASS_TRY(check_sizes(type, out.size(), values.size()));
     const Format& f = *find(type);
@@ -137,7 +153,8 @@ Status rows_from_f32(DType type, std::span<const float> values, std::uint32_t th
       }
       static_assert(piece_values % quant::max_block_elements == 0);
       for (std::uint64_t i = first; i < end; i += elements) {
-        f.from_f32(values.data() + i, out.data() + i / elements * size);
+        f.from_f32(values.data() + i, importance_at(importance, i),
+                   out.data() + i / elements * size);
       }
     });
     if (const std::uint64_t i = bad.load(); i < values.size()) {
@@ -169,7 +186,7 @@ Status convert_rows(const RowStream& from, DType type,
                     const std::function<Status(std::span<const std::byte>)>& write) {
   return guarded([&]() -> Status {
     Workspace memory;
-    return for_each_rows(from, [&](std::uint64_t, std::span<float> values) -> Status {
+    return for_each_rows(from, [&](std::uint64_t first, std::span<float> values) -> Status {
       const auto size = storage_bytes(type, values.size());
       if (!size) {
         return fail(ErrorCode::invalid_argument, "rows of " + std::to_string(from.cols) +
@@ -177,7 +194,8 @@ Status convert_rows(const RowStream& from, DType type,
                                                      name(type));
       }
       const std::span<std::byte> bytes = memory.take(static_cast<std::size_t>(*size));
-      ONEPASS_TRY(rows_from_f32(type, values, from.threads, bytes));
+      ONEPASS_TRY(rows_from_f32(type, values, from.threads, bytes,
+                                {from.importance, from.cols, from.matrix_rows, first}));
       return write(bytes);
     });
   });

@@ -28,7 +28,18 @@ constexpr QuantMix mixes[] = {
     {"q3_k_l", "", 13, DType::q3_k, "q3_k and q5_k"},
     {"q3_k_m", "q3_k", 12, DType::q3_k, "q3_k, q4_k and q5_k"},
     {"q3_k_s", "", 11, DType::q3_k, ""},
+    {"iq3_m", "", 27, DType::iq3_s, "iq3_s and q4_k"},
+    {"iq3_s", "", 26, DType::iq3_s, ""},
+    {"iq3_xs", "", 22, DType::iq3_s, "iq3_s and iq3_xxs"},
+    {"iq3_xxs", "", 23, DType::iq3_xxs, "iq3_xxs, iq2_s and iq3_s"},
     {"q2_k", "", 10, DType::q2_k, "q2_k, q3_k and q4_k"},
+    {"q2_k_s", "", 21, DType::q2_k, "q2_k and q4_k"},
+    {"iq2_m", "", 29, DType::iq2_s, "iq2_s and iq3_s"},
+    {"iq2_s", "", 28, DType::iq2_xs, "iq2_xs and iq3_s"},
+    {"iq2_xs", "", 20, DType::iq2_xs, "iq2_xs and q2_k"},
+    {"iq2_xxs", "", 19, DType::iq2_xxs, "iq2_xxs and q2_k"},
+    {"iq1_m", "", 31, DType::iq1_m, "iq1_m, iq2_xxs and q2_k"},
+    {"iq1_s", "", 24, DType::iq1_s, "iq1_s, iq2_xxs and q2_k"},
     {"q2_0", "", 41, DType::q2_0, "q2_0 and q4_k"},
     {"tq2_0", "", 37, DType::tq2_0, "tq2_0 and q4_k"},
     {"tq1_0", "", 36, DType::tq1_0, "tq1_0 and q4_k"},
@@ -54,16 +65,40 @@ bool is_sensitive(std::uint64_t i, std::uint64_t n) noexcept {
   return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
 }
 
+// iq1_s, iq1_m and the mixes of two bits, whose rules are their own.
+bool is_tiny(const QuantMix& mix) noexcept {
+  return is_mix(mix, {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m"});
+}
+bool is_larger_tiny(const QuantMix& mix) noexcept { return is_mix(mix, {"iq2_s", "iq2_m"}); }
+
+DType head_type(const QuantMix& mix, std::uint64_t cols) noexcept {
+  if (mix.base == DType::q8_0 || cols % info(mix.base).block_elements != 0) return DType::q8_0;
+  return is_tiny(mix) || mix.name == "iq3_xxs" ? DType::q5_k : DType::q6_k;
+}
+
+DType embedding_type(const QuantMix& mix) noexcept {
+  if (is_mix(mix, {"tq1_0", "tq2_0", "q2_0"})) return DType::q4_k;
+  if (is_larger_tiny(mix) || mix.name == "iq3_xxs") return DType::iq3_s;
+  return is_tiny(mix) ? DType::q2_k : mix.base;
+}
+
+// Of the values, alone or with queries and keys; the i-th of them.
 DType value_type(const QuantMix& mix, const MixModel& model, std::uint64_t i) noexcept {
   DType type = mix.base;
   const bool shared = model.queries_per_key >= 4;
+  if (is_tiny(mix)) {
+    if (shared || model.n_experts >= 4) return DType::q4_k;
+    return is_larger_tiny(mix) ? DType::iq3_s : DType::q2_k;
+  }
   if (mix.name == "q2_k") {
     type = shared ? DType::q4_k : DType::q3_k;
+  } else if (mix.name == "iq3_xxs") {
+    type = shared ? DType::q4_k : model.has_importance ? DType::iq3_xxs : DType::iq3_s;
+  } else if (mix.name == "iq3_m" || (is_mix(mix, {"q2_k_s", "iq3_xs", "iq3_s"}) && shared)) {
+    type = DType::q4_k;
   } else if (mix.name == "q3_k_m") {
     type = i < 2 ? DType::q5_k : DType::q4_k;
-  } else if (mix.name == "q3_k_l") {
-    type = DType::q5_k;
-  } else if (is_mix(mix, {"iq4_nl", "iq4_xs"}) && shared) {
+  } else if (mix.name == "q3_k_l" || (is_mix(mix, {"iq4_nl", "iq4_xs"}) && shared)) {
     type = DType::q5_k;
   } else if (is_mix(mix, {"q4_k_m", "q5_k_m"}) && is_sensitive(i, model.values.size())) {
     type = DType::q6_k;
@@ -77,53 +112,96 @@ DType value_type(const QuantMix& mix, const MixModel& model, std::uint64_t i) no
   return model.n_experts == 8 ? DType::q8_0 : type;
 }
 
-DType down_type(const QuantMix& mix, const MixModel& model, std::uint64_t i) noexcept {
+DType query_type(const QuantMix& mix) noexcept {
+  if (mix.name == "iq3_xs") return DType::iq3_xxs;
+  return mix.name == "iq3_xxs" ? DType::iq2_s : mix.base;
+}
+
+DType key_type(const QuantMix& mix, const MixModel& model) noexcept {
+  if (model.n_experts == 8) return is_tiny(mix) ? DType::q4_k : DType::q8_0;
+  return query_type(mix);
+}
+
+// Of layer i; the rank is that among all such tensors.
+DType down_type(const QuantMix& mix, const MixModel& model, std::uint64_t i,
+                std::uint64_t rank) noexcept {
   const std::uint64_t n = model.n_layers;
+  const bool early = i < n / 8;
+  if (is_tiny(mix)) {
+    if (rank >= n / 8) return mix.base;
+    return is_larger_tiny(mix) ? DType::iq3_s : DType::q2_k;
+  }
   if (mix.name == "q2_k") return DType::q3_k;
+  if (mix.name == "q2_k_s") return early ? DType::q4_k : mix.base;
   if (mix.name == "q3_k_m") return i < n / 16 ? DType::q5_k : DType::q4_k;
   if (mix.name == "q3_k_l") return DType::q5_k;
+  if (mix.name == "iq3_m") {
+    return early || (model.n_experts == 8 && is_sensitive(i, n)) ? DType::q4_k : mix.base;
+  }
   if (is_mix(mix, {"q4_k_m", "q5_k_m"}) && is_sensitive(i, n)) return DType::q6_k;
-  if (is_mix(mix, {"iq4_nl", "iq4_xs", "q4_k_s"}) && i < n / 8) return DType::q5_k;
+  if (mix.name == "q4_k_s" && early) return DType::q5_k;
+  if (model.has_importance) {
+    if (mix.name == "q4_0" && early) return DType::q4_1;
+    if (mix.name == "q5_0" && early) return DType::q5_1;
+  } else {
+    if (mix.name == "iq3_xxs") return early ? DType::q4_k : DType::q3_k;
+    if (is_mix(mix, {"iq4_nl", "iq4_xs"}) && early) return DType::q5_k;
+  }
   return mix.base;
 }
 
 DType attention_output_type(const QuantMix& mix, const MixModel& model) noexcept {
   if (model.n_experts == 8) {
-    return is_mix(mix, {"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs"})
+    return is_tiny(mix) || is_mix(mix, {"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl",
+                                        "iq4_xs", "iq3_xxs", "iq3_xs", "iq3_s", "iq3_m"})
                ? DType::q5_k
                : mix.base;
   }
+  if (is_mix(mix, {"iq1_s", "iq1_m"})) return DType::iq2_xxs;
+  if (is_larger_tiny(mix) || mix.name == "iq3_xxs") return DType::iq3_s;
   if (mix.name == "q2_k") return DType::q3_k;
-  if (mix.name == "q3_k_m") return DType::q4_k;
+  if (is_mix(mix, {"q3_k_m", "iq3_m"})) return DType::q4_k;
   if (mix.name == "q3_k_l") return DType::q5_k;
   return mix.base;
 }
 
-DType fused_type(const QuantMix& mix) noexcept {
-  if (is_mix(mix, {"q3_k_m", "q3_k_l"})) return DType::q4_k;
-  if (mix.name == "q4_k_m") return DType::q5_k;
-  if (mix.name == "q5_k_m") return DType::q6_k;
-  return mix.base;
+DType wide_type(const QuantMix& mix, const MixModel& model, std::uint64_t i) noexcept {
+  const std::uint64_t n = model.n_layers;
+  const bool inner = i >= n / 8 && i < 7 * n / 8;
+  return mix.name == "iq3_xs" && inner ? DType::iq3_xxs : mix.base;
 }
 
-DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view name) noexcept {
-  const bool head = name == "output.weight" || (name == "token_embd.weight" && !model.has_output);
+bool is_embedding(std::string_view name) noexcept {
+  return name == "token_embd.weight" || name == "per_layer_token_embd.weight";
+}
+bool has_values(std::string_view name) noexcept {
+  return name.ends_with("attn_v.weight") || name.ends_with("attn_qkv.weight") ||
+         name.ends_with("attn_kv_b.weight");
+}
+
+DType wanted_type(const QuantMix& mix, const MixModel& model, std::string_view name,
+                  std::uint64_t cols) noexcept {
+  const bool head = name == "output.weight" || (is_embedding(name) && !model.has_output);
   if (mix.name == "mxfp4_moe") {
     return !head && name.ends_with("_exps.weight") ? DType::mxfp4 : DType::q8_0;
   }
-  if (head) return mix.base == DType::q8_0 ? DType::q8_0 : DType::q6_k;
-  if (name == "token_embd.weight") {
-    return is_mix(mix, {"tq1_0", "tq2_0", "q2_0"}) ? DType::q4_k : mix.base;
-  }
+  if (head) return head_type(mix, cols);
+  if (is_embedding(name)) return embedding_type(mix);
   const std::uint64_t layer = layer_of(name).value_or(0);
-  if (name.ends_with("attn_v.weight")) {
-    const auto at = std::lower_bound(model.values.begin(), model.values.end(), layer);
-    return value_type(mix, model, static_cast<std::uint64_t>(at - model.values.begin()));
+  const auto rank = [layer](const std::vector<std::uint64_t>& layers) {
+    const auto at = std::lower_bound(layers.begin(), layers.end(), layer);
+    return static_cast<std::uint64_t>(at - layers.begin());
+  };
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has_values(name)) return value_type(mix, model, rank(model.values));
+  if (name.ends_with("attn_k.weight")) return key_type(mix, model);
+  if (name.ends_with("attn_q.weight")) return query_type(mix);
+  if (has("ffn_down")) {
+    // Experts come before the shared one.
+    return down_type(mix, model, layer, rank(model.downs) + (has("_shexp") ? 1 : 0));
   }
-  if (name.ends_with("attn_k.weight")) return model.n_experts == 8 ? DType::q8_0 : mix.base;
-  if (name.find("ffn_down") != name.npos) return down_type(mix, model, layer);
   if (name.ends_with("attn_output.weight")) return attention_output_type(mix, model);
-  if (name.ends_with("attn_qkv.weight")) return fused_type(mix);
+  if (has("ffn_gate") || has("ffn_up")) return wide_type(mix, model, layer);
   return mix.base;
 }
 
@@ -174,10 +252,13 @@ const QuantMix* find_mix(std::string_view name) noexcept {
 
 void MixModel::add_tensor(std::string_view name) {
   if (name == "output.weight") has_output = true;
-  if (!name.ends_with("attn_v.weight") && !name.ends_with("attn_qkv.weight")) return;
   const auto layer = layer_of(name);
   if (!layer) return;
-  values.insert(std::upper_bound(values.begin(), values.end(), *layer), *layer);
+  const auto add = [&](std::vector<std::uint64_t>& layers) {
+    layers.insert(std::upper_bound(layers.begin(), layers.end(), *layer), *layer);
+  };
+  if (has_values(name)) add(values);
+  if (name.find("ffn_down") != name.npos && name.ends_with(".weight")) add(downs);
 }
 
 MixModel mix_model(const io::GgufFile& file) {
@@ -204,7 +285,8 @@ bool is_quantized_part(std::string_view name, std::uint32_t n_dims) noexcept {
   if (n_dims < 2 || !name.ends_with("weight")) return false;
   for (const std::string_view part :
        {"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "token_types.weight",
-        "attn_rel_b.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "time_mix_"}) {
+        "attn_rel_b.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "time_mix_", "altup",
+        "laurel", "per_layer_model_proj"}) {
     if (name.find(part) != name.npos) return false;
   }
   return true;
@@ -213,10 +295,25 @@ bool is_quantized_part(std::string_view name, std::uint32_t n_dims) noexcept {
 DType mix_type(const QuantMix& mix, const MixModel& model, std::string_view name,
                std::uint64_t cols) noexcept {
   if (!is_block_format(mix.base)) return mix.base;
-  DType type = model.pure ? mix.base : wanted_type(mix, model, name);
+  DType type = model.pure ? mix.base : wanted_type(mix, model, name, cols);
   if (cols % info(type).block_elements == 0) return type;
   if (info(type).block_elements > 32) type = smaller_blocks(type);
   return cols % info(type).block_elements == 0 ? type : DType::f16;
+}
+
+bool needs_importance(const QuantMix& mix, std::string_view name, DType type) noexcept {
+  if (is_embedding(name) || name == "output.weight") return false;
+  switch (type) {
+    case DType::iq3_xxs:
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq1_m:
+    case DType::iq1_s:
+      return true;
+    default:
+      return type == DType::q2_k && mix.name == "q2_k_s";
+  }
 }
 
 }  // namespace onepass::llm

@@ -33,10 +33,12 @@ struct MixModel {
   std::uint64_t queries_per_key = 1;  // heads
   std::uint64_t n_experts = 0;
   bool has_output = false;              // a head of its own, not the embedding
-  std::vector<std::uint64_t> values{};  // layers with attn_v or attn_qkv, ascending
+  bool has_importance = false;          // a matrix of it is used
+  std::vector<std::uint64_t> values{};  // layers of tensors that hold values, ascending
+  std::vector<std::uint64_t> downs{};   // of ffn_down and its kin
   bool pure = false;                    // one format for all matrices
 
-  // For a tensor name of the model; sets has_output and values.
+  // For a tensor name of the model; sets has_output, values and downs.
   void add_tensor(std::string_view name);
 };
 // Keys that are missing leave the defaults.
@@ -48,5 +50,7 @@ bool is_quantized_part(std::string_view name, std::uint32_t n_dims) noexcept;
 // one whose blocks do.
 DType mix_type(const QuantMix& mix, const MixModel& model, std::string_view name,
                std::uint64_t cols) noexcept;
+// Whether such a tensor loses too much where nothing is known of the importance of its columns.
+bool needs_importance(const QuantMix& mix, std::string_view name, DType type) noexcept;
 
 }  // namespace onepass::llm

@@ -15,6 +15,46 @@ constexpr std::uint64_t copy_bytes = 4u << 20;
 
 bool is_precise(DType type) noexcept { return !is_block_format(type) || type == DType::q8_0; }
 
+// Whether the importance of its columns is known.
+Result<bool> is_known(const io::GgufTensor& t, const QuantizeOptions& options) {
+  if (options.imatrix == nullptr) return false;
+  const auto entry = options.imatrix->entries.find(t.name);
+  if (entry == options.imatrix->entries.end()) return false;
+  const std::size_t n = entry->second.sums.size();
+  if (n == t.dims[0] * t.dims[2] * t.dims[3]) return true;
+  return io::fail_at(ErrorCode::invalid_argument,
+                     "has " + std::to_string(t.dims[0]) + " columns in " +
+                         std::to_string(t.dims[2] * t.dims[3]) +
+                         " matrices, the importance matrix has " + std::to_string(n) +
+                         " for it: it is of another model",
+                     t.at, io::clipped(t.name));
+}
+
+Status refuse_unknown(const QuantizePlan& plan) {
+  for (const PlannedTensor& p : plan.tensors) {
+    if (!p.needs_importance) continue;
+    return io::fail_at(
+        ErrorCode::invalid_argument,
+        "becomes " + p.to +
+            ", which needs an importance matrix of it: `onepass imatrix -m MODEL -f TEXT -o "
+            "imatrix.gguf` makes one, `quantize --imatrix imatrix.gguf` takes it",
+        Error::no_offset, io::clipped(p.name));
+  }
+  return {};
+}
+
+// As llama-quantize leaves them.
+Status set_importance(const QuantizeOptions& options, io::GgufOutput& out) {
+  if (options.imatrix == nullptr) return {};
+  const Imatrix& m = *options.imatrix;
+  ONEPASS_TRY(out.set("quantize.imatrix.file", options.imatrix_path));
+  if (!m.datasets.empty()) ONEPASS_TRY(out.set("quantize.imatrix.dataset", m.datasets.front()));
+  ONEPASS_TRY(
+      out.set("quantize.imatrix.entries_count", static_cast<std::uint32_t>(m.entries.size())));
+  if (m.chunks > 0) ONEPASS_TRY(out.set("quantize.imatrix.chunks_count", m.chunks));
+  return {};
+}
+
 Result<PlannedTensor> plan_tensor(const io::GgufTensor& t, const MixModel& model,
                                   const QuantizeOptions& options) {
   PlannedTensor p;
@@ -44,6 +84,8 @@ Result<PlannedTensor> plan_tensor(const io::GgufTensor& t, const MixModel& model
   p.to_id = static_cast<std::uint32_t>(info(to).ggml_id);
   p.to = io::ggml_type(p.to_id)->name;
   p.to_bytes = *storage_bytes(to, p.values);
+  ONEPASS_ASSIGN(p.weighed, is_known(t, options));
+  p.needs_importance = !p.weighed && needs_importance(*options.mix, t.name, to);
   return p;
 }
 
@@ -69,6 +111,7 @@ Result<QuantizePlan> plan_quantize(const io::GgufFile& file, const QuantizeOptio
     ONEPASS_TRY(refuse_scales(weights));
     MixModel model = mix_model(file);
     model.pure = options.pure;
+    model.has_importance = options.imatrix != nullptr;
     QuantizePlan plan;
     plan.mix = options.mix;
     for (std::size_t i = 0; i < file.n_shards(); ++i) {
@@ -87,12 +130,14 @@ Result<QuantizePlan> plan_quantize(const io::GgufFile& file, const QuantizeOptio
 Status quantize_file(const io::GgufFile& file, const QuantizePlan& plan, const std::string& path,
                      const QuantizeOptions& options) {
   return guarded([&]() -> Status {
+    ONEPASS_TRY(refuse_unknown(plan));
     ONEPASS_ASSIGN(io::GgufOutput out, io::GgufOutput::make(file.metadata().alignment()));
     for (const io::GgufEntry& entry : file.metadata().entries()) {
       if (!entry.key.starts_with("split.")) ONEPASS_TRY(out.copy(entry));
     }
     ONEPASS_TRY(out.set("general.file_type", plan.mix->file_type));
     ONEPASS_TRY(out.set("general.quantization_version", std::uint32_t{2}));
+    ONEPASS_TRY(set_importance(options, out));
     for (const PlannedTensor& p : plan.tensors) {
       ONEPASS_TRY(
           out.add_tensor(p.name, *io::ggml_type(p.to_id), std::span(p.dims).first(p.n_dims)));
@@ -120,6 +165,10 @@ Status quantize_file(const io::GgufFile& file, const QuantizePlan& plan, const s
       stream.rows = p.values / p.dims[0];
       stream.cols = p.dims[0];
       stream.threads = options.threads;
+      std::vector<float> means;
+      if (p.weighed) means = options.imatrix->means(p.name);
+      stream.importance = means;
+      stream.matrix_rows = p.dims[1];
       stream.read = [&](std::uint64_t first, std::span<float> values) -> Status {
         const std::span<std::byte> bytes =
             memory.take(values.size() / static_cast<std::size_t>(p.dims[0]) *

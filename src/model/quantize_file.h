@@ -12,14 +12,17 @@
 #include <vector>
 
 #include "io/gguf_file.h"
+#include "model/imatrix.h"
 #include "model/quant_mix.h"
 
 namespace onepass::llm {
 
 struct QuantizeOptions {
   const QuantMix* mix = nullptr;
-  bool pure = false;        // the mix's base format for every matrix
-  bool requantize = false;  // matrices may have fewer bits than q8_0 already
+  bool pure = false;                 // the mix's base format for every matrix
+  bool requantize = false;           // matrices may have fewer bits than q8_0 already
+  const Imatrix* imatrix = nullptr;  // what is known of the importance of columns
+  std::string imatrix_path{};        // for the metadata
   std::uint32_t threads = 0;
   // Values done, and of all. An error ends the work.
   std::function<Status(std::uint64_t done, std::uint64_t total)> progress = nullptr;
@@ -34,6 +37,8 @@ struct PlannedTensor {
   std::uint32_t n_dims = 0;
   std::uint64_t values = 0;
   std::uint64_t from_bytes = 0, to_bytes = 0;
+  bool weighed = false;           // by the importance of its columns
+  bool needs_importance = false;  // and there is none
 };
 struct QuantizePlan {
   const QuantMix* mix = nullptr;
@@ -46,6 +51,7 @@ struct QuantizePlan {
 Result<QuantizePlan> plan_quantize(const io::GgufFile& file, const QuantizeOptions& options);
 // Metadata is kept; the file is there under its name only once it is complete, and an older one of
 // that name, be it the source, until then.
+// A plan with tensors that need importance is refused.
 Status quantize_file(const io::GgufFile& file, const QuantizePlan& plan, const std::string& path,
                      const QuantizeOptions& options = {});
 

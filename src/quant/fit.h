@@ -39,24 +39,37 @@ OP_FN Range range_of(const float* x, int n) {
   return r;
 }
 
-// How much an error of each number counts: by its magnitude above a floor that all share.
-OP_FN void weigh(const float* x, int n, float floor, float* weights) {
-  for (int i = 0; i < n; ++i) weights[i] = floor + magnitude(x[i]);
-}
 OP_FN float root_mean_square(const float* x, int n) {
   float sum = 0.0f;
   for (int i = 0; i < n; ++i) sum += x[i] * x[i];
   return ops::op_sqrt(sum / static_cast<float>(n));
 }
+// How much an error of each number counts: by its magnitude above a floor that all share; where
+// the mean square of what the number is multiplied with is known, its importance, by that first.
+OP_FN void weigh(const float* x, const float* importance, int n, float floor, float* weights) {
+  for (int i = 0; i < n; ++i) {
+    weights[i] = importance != nullptr ? importance[i] * ops::op_sqrt(floor * floor + x[i] * x[i])
+                                       : floor + magnitude(x[i]);
+  }
+}
+// Part `at` of the importance of a block; null stays null.
+OP_FN const float* part_of(const float* importance, int at) {
+  return importance != nullptr ? importance + at : nullptr;
+}
+OP_FN float sum_of(const float* x, int n) {
+  float sum = 0.0f;
+  for (int i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
 
-// x ~ scale * q with q in [lo, hi], lo < 0: of the scales that put the extreme near lo or hi, the
-// least squares fit with the smallest weighted error.
+// x ~ scale * q with q in [lo, hi], lo <= 0: of the scales that put the extreme near lo, unless
+// that is 0, or hi, the least squares fit with the smallest weighted error.
 OP_FN float fit_scale(const float* x, const float* weights, int n, int lo, int hi) {
   const float extreme = extreme_of(x, n);
   if (extreme == 0.0f) return 0.0f;
-  float best_scale = extreme / static_cast<float>(lo), best_gain = -1.0f;
+  float best_scale = extreme / static_cast<float>(lo < 0 ? lo : hi), best_gain = -1.0f;
   for (int step = -9; step <= 9; ++step) {
-    for (int side = 0; side < 2; ++side) {
+    for (int side = lo < 0 ? 0 : 1; side < 2; ++side) {
       const float target = static_cast<float>(side == 0 ? lo : hi) +
                            (side == 0 ? 0.1f : -0.1f) * static_cast<float>(step);
       const float inverse = target / extreme;
@@ -76,13 +89,29 @@ OP_FN float fit_scale(const float* x, const float* weights, int n, int lo, int h
   return best_scale;
 }
 
-// Scales of the 16 parts of 256 numbers.
-OP_FN void fit_scales(const float* x, int lo, int hi, float* scales) {
+// The same for numbers of known importance.
+OP_FN float fit_important(const float* x, const float* importance, int n, int lo, int hi) {
+  float weights[32];
+  weigh(x, importance, n, root_mean_square(x, n), weights);
+  return fit_scale(x, weights, n, lo, hi);
+}
+
+// Scales of the 16 parts of 256 numbers, and the step of these scales, which are numbers in
+// [-range, range) themselves.
+OP_FN float fit_scales(const float* x, const float* importance, int lo, int hi, int range,
+                       float* scales) {
+  float sums[16];
+  const float all = importance != nullptr ? root_mean_square(x, 256) : 0.0f;
   for (int j = 0; j < 16; ++j) {
+    const float* part = x + 16 * j;
     float weights[16];
-    weigh(x + 16 * j, 16, root_mean_square(x + 16 * j, 16), weights);
-    scales[j] = fit_scale(x + 16 * j, weights, 16, lo, hi);
+    weigh(part, part_of(importance, 16 * j), 16,
+          importance != nullptr ? all : root_mean_square(part, 16), weights);
+    sums[j] = sum_of(weights, 16);
+    scales[j] = fit_scale(part, weights, 16, lo, hi);
   }
+  return importance != nullptr ? fit_scale(scales, sums, 16, -range, range - 1)
+                               : extreme_of(scales, 16) / static_cast<float>(-range);
 }
 
 // x ~ scale * q - offset with q in [0, top], scale and offset >= 0.
@@ -138,6 +167,35 @@ OP_FN Affine fit_affine(const float* x, const float* weights, int n, int top) {
     }
   }
   return best;
+}
+
+// The fits of `n` parts of `size` numbers each, and the steps of their scales and offsets, which
+// are numbers in [0, steps]. floor: as of weigh(), where there is no importance; below 0: the root
+// mean square of the part.
+struct Steps {
+  float scale, offset;
+};
+template <int N>
+OP_FN Steps fit_parts(const float* x, const float* importance, float floor, int top, int steps,
+                      Affine* fits) {
+  constexpr int size = 256 / N;
+  float sums[N], scales[N], offsets[N];
+  const float all = importance != nullptr ? root_mean_square(x, 256) : 0.0f;
+  for (int j = 0; j < N; ++j) {
+    const float* part = x + size * j;
+    const float own = floor < 0.0f ? root_mean_square(part, size) : floor;
+    float weights[size];
+    weigh(part, part_of(importance, size * j), size, importance != nullptr ? all : own, weights);
+    sums[j] = sum_of(weights, size);
+    fits[j] = fit_affine(part, weights, size, top);
+    scales[j] = fits[j].scale;
+    offsets[j] = fits[j].offset;
+  }
+  if (importance != nullptr) {
+    return {fit_scale(scales, sums, N, 0, steps), fit_scale(offsets, sums, N, 0, steps)};
+  }
+  const auto most = static_cast<float>(steps);
+  return {extreme_of(scales, N) / most, extreme_of(offsets, N) / most};
 }
 
 }  // namespace onepass::quant

@@ -186,13 +186,13 @@ OP_FN void take_points(const float* x, const float* weights, int begin, int coun
 }
 
 template <class Block>
-OP_FN void quantize_grid(const float* values, Block& block) {
+OP_FN void quantize_grid(const float* values, const float* importance, Block& block) {
   using Grid = typename Block::Grid;
   constexpr int n = Block::elements, span = Block::span;
   float x[n], weights[n], fits[n / span], top = 0.0f;
   block = Block{};
   for (int i = 0; i < n; ++i) x[i] = values[i];
-  weigh(x, n, root_mean_square(x, n), weights);
+  weigh(x, importance, n, root_mean_square(x, n), weights);
   if constexpr (Grid::has_signs) take_signs(weights, x, block);
   for (int i = 0; i < n / span; ++i) {
     fits[i] = fit_grid<Block>(x + span * i, weights + span * i);

@@ -55,7 +55,9 @@ OP_FN void put_half(BlockIQ1_M& block, int half) {
 
 OP_FN void dequantize(const BlockIQ1_M& block, float* out) { dequantize_grid(block, out); }
 
-OP_FN void quantize(const float* x, BlockIQ1_M& block) { quantize_grid(x, block); }
+OP_FN void quantize(const float* x, BlockIQ1_M& block, const float* importance = nullptr) {
+  quantize_grid(x, importance, block);
+}
 
 using PackedIQ1_M = PackedGrid<BlockIQ1_M>;
 

@@ -144,7 +144,9 @@ OP_FN void put_half(BlockIQ1_S& block, std::uint16_t half) { block.d = half; }
 
 OP_FN void dequantize(const BlockIQ1_S& block, float* out) { dequantize_grid(block, out); }
 
-OP_FN void quantize(const float* x, BlockIQ1_S& block) { quantize_grid(x, block); }
+OP_FN void quantize(const float* x, BlockIQ1_S& block, const float* importance = nullptr) {
+  quantize_grid(x, importance, block);
+}
 
 using PackedIQ1_S = PackedGrid<BlockIQ1_S>;
 

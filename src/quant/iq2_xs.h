@@ -80,7 +80,9 @@ OP_FN void put_half(BlockIQ2_XS& block, std::uint16_t half) { block.d = half; }
 
 OP_FN void dequantize(const BlockIQ2_XS& block, float* out) { dequantize_grid(block, out); }
 
-OP_FN void quantize(const float* x, BlockIQ2_XS& block) { quantize_grid(x, block); }
+OP_FN void quantize(const float* x, BlockIQ2_XS& block, const float* importance = nullptr) {
+  quantize_grid(x, importance, block);
+}
 
 using PackedIQ2_XS = PackedGrid<BlockIQ2_XS>;
 

@@ -75,7 +75,9 @@ OP_FN void put_half(BlockIQ3_S& block, std::uint16_t half) { block.d = half; }
 
 OP_FN void dequantize(const BlockIQ3_S& block, float* out) { dequantize_grid(block, out); }
 
-OP_FN void quantize(const float* x, BlockIQ3_S& block) { quantize_grid(x, block); }
+OP_FN void quantize(const float* x, BlockIQ3_S& block, const float* importance = nullptr) {
+  quantize_grid(x, importance, block);
+}
 
 using PackedIQ3_S = PackedGrid<BlockIQ3_S>;
 

@@ -60,7 +60,9 @@ OP_FN void put_half(BlockIQ3_XXS& block, std::uint16_t half) { block.d = half; }
 
 OP_FN void dequantize(const BlockIQ3_XXS& block, float* out) { dequantize_grid(block, out); }
 
-OP_FN void quantize(const float* x, BlockIQ3_XXS& block) { quantize_grid(x, block); }
+OP_FN void quantize(const float* x, BlockIQ3_XXS& block, const float* importance = nullptr) {
+  quantize_grid(x, importance, block);
+}
 
 using PackedIQ3_XXS = PackedGrid<BlockIQ3_XXS>;
 

@@ -32,7 +32,7 @@ OP_FN int iq4_index(float x) {
 
 // Of the scales that put the extreme near the end of the table, the least squares fit with the
 // smallest error.
-OP_FN float iq4_fit(const float* x) {
+OP_FN float iq4_fit(const float* x, const float* weights) {
   const float extreme = extreme_of(x, 32);
   if (extreme == 0.0f) return 0.0f;
   float best_scale = extreme / -127.0f, best_gain = -1.0f;
@@ -43,9 +43,8 @@ OP_FN float iq4_fit(const float* x) {
       float xq = 0.0f, qq = 0.0f;
       for (int i = 0; i < 32; ++i) {
         const float q = static_cast<float>(iq4_value(iq4_index(x[i] * inverse)));
-        const float weight = x[i] * x[i];
-        xq += weight * x[i] * q;
-        qq += weight * q * q;
+        xq += weights[i] * x[i] * q;
+        qq += weights[i] * q * q;
       }
       if (qq > 0.0f && xq * xq > best_gain * qq) {
         best_gain = xq * xq / qq;
@@ -56,6 +55,14 @@ OP_FN float iq4_fit(const float* x) {
   return best_scale;
 }
 
+// Where there is no importance, by the square of a number. floor: as of weigh(), with importance.
+OP_FN float iq4_fit(const float* x, const float* importance, float floor) {
+  float weights[32];
+  for (int i = 0; i < 32; ++i) weights[i] = x[i] * x[i];
+  if (importance != nullptr) weigh(x, importance, 32, floor, weights);
+  return iq4_fit(x, weights);
+}
+
 OP_FN void dequantize(const BlockIQ4_NL& block, float* out) {
   const float d = ops::op_f16_to_f32(block.d);
   for (int j = 0; j < 16; ++j) {
@@ -64,8 +71,9 @@ OP_FN void dequantize(const BlockIQ4_NL& block, float* out) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockIQ4_NL& block) {
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(iq4_fit(x)));
+OP_FN void quantize(const float* x, BlockIQ4_NL& block, const float* importance = nullptr) {
+  const float d = iq4_fit(x, importance, root_mean_square(x, 32));
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
   const float inverse = inverse_or_zero(ops::op_f16_to_f32(block.d));
   for (int j = 0; j < 16; ++j) {
     block.qs[j] =

@@ -32,9 +32,10 @@ OP_FN void dequantize(const BlockIQ4_XS& block, float* out) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockIQ4_XS& block) {
+OP_FN void quantize(const float* x, BlockIQ4_XS& block, const float* importance = nullptr) {
   float fits[8];
-  for (int i = 0; i < 8; ++i) fits[i] = iq4_fit(x + 32 * i);
+  const float floor = root_mean_square(x, 256);
+  for (int i = 0; i < 8; ++i) fits[i] = iq4_fit(x + 32 * i, part_of(importance, 32 * i), floor);
   block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(extreme_of(fits, 8) / -32.0f));
   const float d = ops::op_f16_to_f32(block.d), inverse_d = inverse_or_zero(d);
   int scales_h = 0;

@@ -11,18 +11,12 @@ namespace onepass::quant {
 
 // Fills d, dmin and scales of q4_k or q5_k for numbers up to `top`, and gives the numbers.
 template <class Block>
-OP_FN void quantize_sub_blocks(const float* x, int top, Block& block, std::uint8_t* numbers) {
+OP_FN void quantize_sub_blocks(const float* x, const float* importance, int top, Block& block,
+                               std::uint8_t* numbers) {
   Affine fits[8];
-  float max_scale = 0.0f, max_offset = 0.0f;
-  for (int j = 0; j < 8; ++j) {
-    float weights[32];
-    weigh(x + 32 * j, 32, root_mean_square(x + 32 * j, 32), weights);
-    fits[j] = fit_affine(x + 32 * j, weights, 32, top);
-    if (fits[j].scale > max_scale) max_scale = fits[j].scale;
-    if (fits[j].offset > max_offset) max_offset = fits[j].offset;
-  }
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_scale / 63.0f));
-  block.dmin = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_offset / 63.0f));
+  const Steps steps = fit_parts<8>(x, importance, -1.0f, top, 63, fits);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(steps.scale));
+  block.dmin = static_cast<std::uint16_t>(ops::op_f32_to_f16(steps.offset));
   const float d = ops::op_f16_to_f32(block.d), dmin = ops::op_f16_to_f32(block.dmin);
   const float inverse_d = inverse_or_zero(d), inverse_dmin = inverse_or_zero(dmin);
   for (int i = 0; i < 12; ++i) block.scales[i] = 0;
@@ -56,15 +50,15 @@ OP_FN void store_nibbles(const std::uint8_t* numbers, std::uint8_t* qs) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockQ4_K& block) {
+OP_FN void quantize(const float* x, BlockQ4_K& block, const float* importance = nullptr) {
   std::uint8_t numbers[256];
-  quantize_sub_blocks(x, 15, block, numbers);
+  quantize_sub_blocks(x, importance, 15, block, numbers);
   store_nibbles(numbers, block.qs);
 }
 
-OP_FN void quantize(const float* x, BlockQ5_K& block) {
+OP_FN void quantize(const float* x, BlockQ5_K& block, const float* importance = nullptr) {
   std::uint8_t numbers[256];
-  quantize_sub_blocks(x, 31, block, numbers);
+  quantize_sub_blocks(x, importance, 31, block, numbers);
   store_nibbles(numbers, block.qs);
   for (int l = 0; l < 32; ++l) {
     int bits = 0;
@@ -73,10 +67,10 @@ OP_FN void quantize(const float* x, BlockQ5_K& block) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockQ6_K& block) {
+OP_FN void quantize(const float* x, BlockQ6_K& block, const float* importance = nullptr) {
   float fits[16];
-  fit_scales(x, -32, 31, fits);
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(extreme_of(fits, 16) / -128.0f));
+  const float step = fit_scales(x, importance, -32, 31, 128, fits);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(step));
   const float d = ops::op_f16_to_f32(block.d), inverse_d = inverse_or_zero(d);
   for (int i = 0; i < 128; ++i) block.ql[i] = 0;
   for (int i = 0; i < 64; ++i) block.qh[i] = 0;

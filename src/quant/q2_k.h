@@ -28,18 +28,11 @@ OP_FN void dequantize(const BlockQ2_K& block, float* out) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockQ2_K& block) {
+OP_FN void quantize(const float* x, BlockQ2_K& block, const float* importance = nullptr) {
   Affine fits[16];
-  float max_scale = 0.0f, max_offset = 0.0f;
-  for (int j = 0; j < 16; ++j) {
-    float weights[16];
-    weigh(x + 16 * j, 16, 0.0f, weights);
-    fits[j] = fit_affine(x + 16 * j, weights, 16, 3);
-    if (fits[j].scale > max_scale) max_scale = fits[j].scale;
-    if (fits[j].offset > max_offset) max_offset = fits[j].offset;
-  }
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_scale / 15.0f));
-  block.dmin = static_cast<std::uint16_t>(ops::op_f32_to_f16(max_offset / 15.0f));
+  const Steps steps = fit_parts<16>(x, importance, 0.0f, 3, 15, fits);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(steps.scale));
+  block.dmin = static_cast<std::uint16_t>(ops::op_f32_to_f16(steps.offset));
   const float d = ops::op_f16_to_f32(block.d), dmin = ops::op_f16_to_f32(block.dmin);
   const float inverse_d = inverse_or_zero(d), inverse_dmin = inverse_or_zero(dmin);
   for (int i = 0; i < 64; ++i) block.qs[i] = 0;

@@ -37,10 +37,10 @@ OP_FN void dequantize(const BlockQ3_K& block, float* out) {
   }
 }
 
-OP_FN void quantize(const float* x, BlockQ3_K& block) {
+OP_FN void quantize(const float* x, BlockQ3_K& block, const float* importance = nullptr) {
   float fits[16];
-  fit_scales(x, -4, 3, fits);
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(extreme_of(fits, 16) / -32.0f));
+  const float step = fit_scales(x, importance, -4, 3, 32, fits);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(step));
   const float d = ops::op_f16_to_f32(block.d), inverse_d = inverse_or_zero(d);
   for (int i = 0; i < 32; ++i) block.hmask[i] = 0;
   for (int i = 0; i < 64; ++i) block.qs[i] = 0;

@@ -2,6 +2,7 @@
 #ifndef ONEPASS_QUANT_Q4_0_H_
 #define ONEPASS_QUANT_Q4_0_H_
 
+#include "quant/fit.h"
 #include "quant/r16.h"
 
 namespace onepass::quant {
@@ -21,15 +22,11 @@ OP_FN void dequantize(const BlockQ4_0& block, float* out) {
   }
 }
 
-// The element of largest magnitude becomes -8, so that the whole range is used.
-OP_FN void quantize(const float* x, BlockQ4_0& block) {
-  float extreme = 0.0f;
-  for (int i = 0; i < 32; ++i) {
-    const float a = x[i] < 0.0f ? -x[i] : x[i];
-    if (a > (extreme < 0.0f ? -extreme : extreme)) extreme = x[i];
-  }
-  const float d = extreme / -8.0f;
-  const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+// Without importance the element of largest magnitude becomes -8, so that the whole range is used.
+OP_FN void quantize(const float* x, BlockQ4_0& block, const float* importance = nullptr) {
+  float d = extreme_of(x, 32) / -8.0f;
+  if (importance != nullptr) d = fit_important(x, importance, 32, -8, 7);
+  const float inverse = inverse_or_zero(d);
   block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
   for (int j = 0; j < 16; ++j) {
     int q[2];

@@ -22,14 +22,29 @@ OP_FN void dequantize(const BlockQ4_1& block, float* out) {
   for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e)) * d + m;
 }
 
-OP_FN void quantize(const float* x, BlockQ4_1& block) {
-  const Range r = range_of(x, 32);
-  const float d = (r.hi - r.lo) / 15.0f, inverse = inverse_or_zero(d);
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
-  block.m = static_cast<std::uint16_t>(ops::op_f32_to_f16(r.lo));
+// d and m of 32 numbers up to `top`; without importance they cover the range exactly.
+struct Q1Line {
+  float d, m;
+};
+OP_FN Q1Line q1_line(const float* x, const float* importance, int top) {
+  if (importance == nullptr) {
+    const Range r = range_of(x, 32);
+    return {(r.hi - r.lo) / static_cast<float>(top), r.lo};
+  }
+  float weights[32];
+  weigh(x, importance, 32, root_mean_square(x, 32), weights);
+  const Affine fit = fit_affine(x, weights, 32, top);
+  return {fit.scale, -fit.offset};
+}
+
+OP_FN void quantize(const float* x, BlockQ4_1& block, const float* importance = nullptr) {
+  const Q1Line line = q1_line(x, importance, 15);
+  const float inverse = inverse_or_zero(line.d);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(line.d));
+  block.m = static_cast<std::uint16_t>(ops::op_f32_to_f16(line.m));
   for (int j = 0; j < 16; ++j) {
-    const int low = round_to((x[j] - r.lo) * inverse, 0, 15);
-    const int high = round_to((x[j + 16] - r.lo) * inverse, 0, 15);
+    const int low = round_to((x[j] - line.m) * inverse, 0, 15);
+    const int high = round_to((x[j + 16] - line.m) * inverse, 0, 15);
     block.qs[j] = static_cast<std::uint8_t>(low | (high << 4));
   }
 }

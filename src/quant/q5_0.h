@@ -25,9 +25,11 @@ OP_FN void dequantize(const BlockQ5_0& block, float* out) {
   for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e) - 16) * d;
 }
 
-// The element of largest magnitude becomes -16, so that the whole range is used.
-OP_FN void quantize(const float* x, BlockQ5_0& block) {
-  const float d = extreme_of(x, 32) / -16.0f, inverse = inverse_or_zero(d);
+// Without importance the element of largest magnitude becomes -16, so that the whole range is used.
+OP_FN void quantize(const float* x, BlockQ5_0& block, const float* importance = nullptr) {
+  float d = extreme_of(x, 32) / -16.0f;
+  if (importance != nullptr) d = fit_important(x, importance, 32, -16, 15);
+  const float inverse = inverse_or_zero(d);
   block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
   for (int i = 0; i < 4; ++i) block.qh[i] = 0;
   for (int j = 0; j < 16; ++j) {

@@ -24,15 +24,15 @@ OP_FN void dequantize(const BlockQ5_1& block, float* out) {
   for (int e = 0; e < 32; ++e) out[e] = static_cast<float>(number_of(block, e)) * d + m;
 }
 
-OP_FN void quantize(const float* x, BlockQ5_1& block) {
-  const Range r = range_of(x, 32);
-  const float d = (r.hi - r.lo) / 31.0f, inverse = inverse_or_zero(d);
-  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(d));
-  block.m = static_cast<std::uint16_t>(ops::op_f32_to_f16(r.lo));
+OP_FN void quantize(const float* x, BlockQ5_1& block, const float* importance = nullptr) {
+  const Q1Line line = q1_line(x, importance, 31);
+  const float inverse = inverse_or_zero(line.d);
+  block.d = static_cast<std::uint16_t>(ops::op_f32_to_f16(line.d));
+  block.m = static_cast<std::uint16_t>(ops::op_f32_to_f16(line.m));
   for (int i = 0; i < 4; ++i) block.qh[i] = 0;
   for (int j = 0; j < 16; ++j) {
-    const int low = round_to((x[j] - r.lo) * inverse, 0, 31);
-    const int high = round_to((x[j + 16] - r.lo) * inverse, 0, 31);
+    const int low = round_to((x[j] - line.m) * inverse, 0, 31);
+    const int high = round_to((x[j + 16] - line.m) * inverse, 0, 31);
     block.qs[j] = static_cast<std::uint8_t>((low & 15) | ((high & 15) << 4));
     block.qh[j / 8] = static_cast<std::uint8_t>(block.qh[j / 8] | (low >> 4) << (j % 8));
     block.qh[j / 8 + 2] = static_cast<std::uint8_t>(block.qh[j / 8 + 2] | (high >> 4) << (j % 8));

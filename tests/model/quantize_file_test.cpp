@@ -55,6 +55,15 @@ TEST(QuantMix, CountsOfAnEightBillionModel) {
   EXPECT_EQ(types_of_8b("q2_0"), (Counts{{"q2_0", 224}, {"q4_k", 1}, {"q6_k", 1}}));
   EXPECT_EQ(types_of_8b("q1_0"), (Counts{{"q1_0", 225}, {"q6_k", 1}}));
   EXPECT_EQ(types_of_8b("mxfp4_moe"), (Counts{{"q8_0", 226}}));
+  EXPECT_EQ(types_of_8b("iq1_s"),
+            (Counts{{"iq1_s", 156}, {"iq2_xxs", 32}, {"q2_k", 5}, {"q4_k", 32}, {"q5_k", 1}}));
+  EXPECT_EQ(types_of_8b("iq2_xxs"),
+            (Counts{{"iq2_xxs", 188}, {"q2_k", 5}, {"q4_k", 32}, {"q5_k", 1}}));
+  EXPECT_EQ(types_of_8b("iq2_m"),
+            (Counts{{"iq2_s", 156}, {"iq3_s", 37}, {"q4_k", 32}, {"q5_k", 1}}));
+  EXPECT_EQ(types_of_8b("iq3_xs"),
+            (Counts{{"iq3_s", 81}, {"iq3_xxs", 112}, {"q4_k", 32}, {"q6_k", 1}}));
+  EXPECT_EQ(types_of_8b("q2_k_s"), (Counts{{"q2_k", 189}, {"q4_k", 36}, {"q6_k", 1}}));
   // Rows that are no whole blocks.
   EXPECT_EQ(types_of_8b("q4_k_m", 288), (Counts{{"q5_0", 193}, {"q8_0", 33}}));
   EXPECT_EQ(types_of_8b("q3_k_s", 288), (Counts{{"q4_0", 225}, {"q8_0", 1}}));
@@ -98,6 +107,21 @@ Result<llm::QuantizePlan> quantize(const std::string& in, const std::string& out
   return plan;
 }
 
+// Every sixteenth column of the model's matrices counts a hundred times as much as the others.
+llm::Imatrix uneven_importance(const std::string& model) {
+  llm::Imatrix matrix;
+  const auto file = io::GgufFile::open(model);
+  for (const io::GgufTensor& t : file->metadata().tensors()) {
+    if (!llm::is_quantized_part(t.name, t.n_dims)) continue;
+    llm::ImatrixEntry& e = matrix.entries[std::string(t.name)];
+    e.counts.assign(static_cast<std::size_t>(t.dims[2]), 4);
+    for (std::uint64_t i = 0; i < t.dims[0] * t.dims[2]; ++i) {
+      e.sums.push_back(i % 16 == 3 ? 400.0 : 4.0);
+    }
+  }
+  return matrix;
+}
+
 TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
   const RandomModel random(wide);
   const TempFolder folder;
@@ -108,8 +132,10 @@ TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
   const std::map<std::string, double> bounds{{"f32", 0.0},     {"f16", 1e-5},  {"bf16", 1e-3},
                                              {"q8_0", 2e-3},   {"q6_k", 0.03}, {"q5_k_m", 0.06},
                                              {"q4_k_m", 0.25}, {"q2_k", 3.0}};
+  const llm::Imatrix importance = uneven_importance(in);
   for (const llm::QuantMix& mix : llm::quant_mixes()) {
-    const auto plan = quantize(in, out, {.mix = &mix});
+    const bool needed = mix.name.starts_with("iq") || mix.name == "q2_k_s";
+    const auto plan = quantize(in, out, {.mix = &mix, .imatrix = needed ? &importance : nullptr});
     ASSERT_TRUE(plan) << mix.name << ": " << plan.error().to_string();
     const std::vector<float> got = logits_of(out);
     ASSERT_EQ(got.size(), expected.size());
@@ -132,6 +158,119 @@ TEST(QuantizeFile, EveryTypeLoadsAndStaysClose) {
   }
 }
 
+// Values of a tensor as a file has them.
+std::vector<float> values_of(const std::string& path, const std::string& name) {
+  const auto file = io::GgufFile::open(path);
+  const auto t = file->find(name);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(t->info->bytes));
+  EXPECT_TRUE(file->read(*t, bytes));
+  const DType type = *dtype_from_ggml_id(t->info->type->id);
+  std::vector<float> values(bytes.size() / info(type).block_bytes * info(type).block_elements);
+  EXPECT_TRUE(llm::rows_to_f32(type, bytes, values));
+  return values;
+}
+
+TEST(QuantizeFile, ImportanceMovesErrorsToWhereTheyMatterLess) {
+  RandomModelOptions o = wide;
+  o.architecture = "qwen3moe", o.experts = 4;
+  const TempFolder folder;
+  const std::string in = folder.write("in.gguf", RandomModel(o).writer.finish());
+  const std::string plain = (folder.path() / "plain").string();
+  const std::string weighed = (folder.path() / "weighed").string();
+  const llm::Imatrix importance = uneven_importance(in);
+  for (const char* mix : {"q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_s", "q4_k_s", "q5_k_s",
+                          "q6_k", "iq4_nl", "iq4_xs", "iq3_s"}) {
+    ASSERT_TRUE(quantize(in, plain, {.mix = find_mix(mix), .pure = true}));
+    const auto plan =
+        quantize(in, weighed, {.mix = find_mix(mix), .pure = true, .imatrix = &importance});
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    for (const std::string name : {"blk.0.attn_q.weight", "blk.1.ffn_down_exps.weight"}) {
+      const std::vector<float> exact = values_of(in, name), a = values_of(plain, name),
+                               b = values_of(weighed, name);
+      const std::vector<float> means = importance.means(name);
+      double before = 0.0, after = 0.0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const double w = i % 16 == 3 ? 100.0 : 1.0, x = static_cast<double>(exact[i]);
+        before += w * std::pow(static_cast<double>(a[i]) - x, 2.0);
+        after += w * std::pow(static_cast<double>(b[i]) - x, 2.0);
+      }
+      EXPECT_LT(after, 0.95 * before) << mix << " " << name;
+    }
+  }
+}
+
+TEST(QuantizeFile, EachExpertHasItsOwnImportance) {
+  RandomModelOptions o = wide;
+  o.architecture = "qwen3moe", o.experts = 4;
+  const TempFolder folder;
+  const std::string in = folder.write("in.gguf", RandomModel(o).writer.finish());
+  const std::string out = (folder.path() / "out").string();
+  const std::string other = (folder.path() / "other").string();
+  llm::Imatrix importance = uneven_importance(in);
+  const std::string name = "blk.0.ffn_up_exps.weight";
+  ASSERT_TRUE(quantize(in, out, {.mix = find_mix("iq3_s"), .imatrix = &importance}));
+  std::vector<double>& sums = importance.entries[name].sums;
+  const std::size_t each = sums.size() / 4;
+  for (std::size_t i = 2 * each; i < 3 * each; ++i) sums[i] = i % 16 == 9 ? 400.0 : 4.0;
+  ASSERT_TRUE(quantize(in, other, {.mix = find_mix("iq3_s"), .imatrix = &importance}));
+  const std::vector<float> a = values_of(out, name), b = values_of(other, name);
+  for (std::size_t expert = 0; expert < 4; ++expert) {
+    const std::size_t n = a.size() / 4, at = expert * n;
+    const bool same = std::equal(a.begin() + static_cast<std::ptrdiff_t>(at),
+                                 a.begin() + static_cast<std::ptrdiff_t>(at + n),
+                                 b.begin() + static_cast<std::ptrdiff_t>(at));
+    EXPECT_EQ(same, expert != 2) << expert;
+  }
+}
+
+TEST(QuantizeFile, WhatNeedsImportanceIsRefusedWithout) {
+  const TempFolder folder;
+  const std::string in = folder.write("in.gguf", RandomModel(wide).writer.finish());
+  const std::string out = (folder.path() / "out.gguf").string();
+  llm::Imatrix importance = uneven_importance(in);
+  for (const char* mix :
+       {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq3_xxs", "iq3_xs", "q2_k_s"}) {
+    const auto refused = quantize(in, out, {.mix = find_mix(mix)});
+    ASSERT_FALSE(refused) << mix;
+    EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+    EXPECT_NE(refused.error().message.find("onepass imatrix"), std::string::npos);
+    EXPECT_NE(refused.error().field.find("blk."), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(out));
+    EXPECT_TRUE(quantize(in, out, {.mix = find_mix(mix), .imatrix = &importance})) << mix;
+    std::filesystem::remove(out);
+  }
+  for (const char* mix : {"iq3_s", "iq3_m", "q2_k", "iq4_xs"}) {
+    EXPECT_TRUE(quantize(in, out, {.mix = find_mix(mix)})) << mix;
+  }
+  // An entry of another width, and one that is missing.
+  importance.entries["blk.1.ffn_up.weight"].sums.resize(128);
+  const auto other = quantize(in, out, {.mix = find_mix("q4_0"), .imatrix = &importance});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().field, "blk.1.ffn_up.weight");
+  importance.entries.erase("blk.1.ffn_up.weight");
+  EXPECT_TRUE(quantize(in, out, {.mix = find_mix("q4_0"), .imatrix = &importance}));
+  const auto missing = quantize(in, out, {.mix = find_mix("iq2_xxs"), .imatrix = &importance});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().field, "blk.1.ffn_up.weight");
+}
+
+TEST(QuantizeFile, ImportanceIsInTheMetadata) {
+  const TempFolder folder;
+  const std::string in = folder.write("in.gguf", RandomModel(wide).writer.finish());
+  const std::string out = (folder.path() / "out.gguf").string();
+  llm::Imatrix importance = uneven_importance(in);
+  importance.datasets = {"text.txt"};
+  importance.chunks = 7;
+  ASSERT_TRUE(quantize(
+      in, out, {.mix = find_mix("q4_0"), .imatrix = &importance, .imatrix_path = "im.gguf"}));
+  const auto file = io::GgufFile::open(out);
+  EXPECT_EQ(file->metadata().text("quantize.imatrix.file").value(), "im.gguf");
+  EXPECT_EQ(file->metadata().text("quantize.imatrix.dataset").value(), "text.txt");
+  EXPECT_EQ(file->metadata().integer("quantize.imatrix.chunks_count").value(), 7u);
+  EXPECT_EQ(file->metadata().integer("quantize.imatrix.entries_count").value(),
+            importance.entries.size());
+}
+
 TEST(QuantizeFile, ThreadsDoNotMatterAndTheSourceMayBeReplaced) {
   const RandomModel random(wide);
   const TempFolder folder;
@@ -139,6 +278,11 @@ TEST(QuantizeFile, ThreadsDoNotMatterAndTheSourceMayBeReplaced) {
   const std::string one = (folder.path() / "1").string(), three = (folder.path() / "3").string();
   ASSERT_TRUE(quantize(in, one, {.mix = find_mix("q4_k_m"), .threads = 1}));
   ASSERT_TRUE(quantize(in, three, {.mix = find_mix("q4_k_m"), .threads = 3}));
+  const llm::Imatrix importance = uneven_importance(in);
+  const std::string a = (folder.path() / "a").string(), b = (folder.path() / "b").string();
+  ASSERT_TRUE(quantize(in, a, {.mix = find_mix("iq2_xs"), .imatrix = &importance, .threads = 1}));
+  ASSERT_TRUE(quantize(in, b, {.mix = find_mix("iq2_xs"), .imatrix = &importance, .threads = 3}));
+  EXPECT_EQ(bytes_of(a), bytes_of(b));
   ASSERT_TRUE(quantize(in, in, {.mix = find_mix("q4_k_m")}));
   EXPECT_EQ(bytes_of(one), bytes_of(three));
   EXPECT_EQ(bytes_of(one), bytes_of(in));

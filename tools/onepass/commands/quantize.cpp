@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -11,7 +12,7 @@ namespace onepass::tool {
 namespace {
 
 struct QuantizeArgs {
-  std::string in, out, type;
+  std::string in, out, type, imatrix;
   bool dry_run = false;
   bool json = false;
   llm::QuantizeOptions options;
@@ -58,6 +59,12 @@ Status run_quantize(QuantizeArgs& args) {
   if (args.options.mix == nullptr) {
     refuse("TYPE", "'" + args.type + "', expected one of " + known_types());
   }
+  llm::Imatrix imatrix;
+  if (!args.imatrix.empty()) {
+    ONEPASS_ASSIGN(imatrix, llm::Imatrix::read(args.imatrix));
+    args.options.imatrix = &imatrix;
+    args.options.imatrix_path = args.imatrix;
+  }
   ONEPASS_ASSIGN(const io::GgufFile file, io::GgufFile::open(args.in));
   ONEPASS_ASSIGN(const llm::QuantizePlan plan, llm::plan_quantize(file, args.options));
   Kind before, after;
@@ -91,7 +98,9 @@ Status run_quantize(QuantizeArgs& args) {
     json.end_object().key("tensors").begin_array();
     for (const llm::PlannedTensor& t : plan.tensors) {
       json.begin_object().key("name").value(t.name).key("from").value(t.from);
-      json.key("to").value(t.to).key("bytes").value(t.to_bytes).end_object();
+      json.key("to").value(t.to).key("bytes").value(t.to_bytes);
+      json.key("importance").value(t.weighed ? "used" : t.needs_importance ? "needed" : "none");
+      json.end_object();
     }
     return put(json.end_array().end_object().text() + "\n");
   }
@@ -99,6 +108,9 @@ Status run_quantize(QuantizeArgs& args) {
   for (const auto& [type, kind] : kinds) text += table_row(type, kind);
   text += table_row("all", after) + table_row("before", before);
   ONEPASS_TRY(put(text));
+  const bool needed = std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                                  [](const auto& t) { return t.needs_importance; });
+  if (needed) notes() << "an importance matrix is needed: see onepass imatrix --help\n";
   if (args.dry_run) notes() << "dry run: nothing was written\n";
   return {};
 }
@@ -116,6 +128,10 @@ void add_quantize(CLI::App& app, Run& run) {
       ->required();
   command->add_option("TYPE", args->type, known_types() + "; q3_k, q4_k, q5_k mean ..._m")
       ->required();
+  command
+      ->add_option("--imatrix", args->imatrix,
+                   "file of onepass imatrix or llama-imatrix; iq1_s to iq3_xxs, q2_k_s need one")
+      ->type_name(file_value);
   command->add_flag("--dry-run", args->dry_run, "print the sizes, write nothing");
   command->add_flag("--pure", args->options.pure, "the same format for every matrix");
   command->add_flag("--requantize", args->options.requantize,
