@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "core/guarded.h"
@@ -13,6 +14,9 @@ namespace {
 
 // Of the logits of a chunk, which reach the host.
 constexpr std::uint64_t max_score_bytes = 64u << 20;
+
+// Of a pass whose scratch tensors do not share memory.
+constexpr std::uint32_t max_observed_rows = 128;
 
 std::size_t bucket_of(std::uint32_t rows) {
   return static_cast<std::size_t>(std::bit_width(rows - 1));
@@ -338,6 +342,74 @@ Status Decoder::advance(std::span<const std::uint32_t> tokens, const Each* each,
   token_read_ = false;
   given_ = false;
   return {};
+}
+
+Status Decoder::observe(std::span<const std::uint32_t> tokens, const Observe& before, bool head,
+                        const std::atomic<bool>* cancel) {
+  return guarded([&]() -> Status {
+    ONEPASS_TRY(check(tokens));
+    if (tokens.empty()) return {};
+    has_output_ = has_choice_ = token_read_ = given_ = device_is_ahead_ = false;
+    for (std::size_t done = 0; done < tokens.size();) {
+      if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+        return fail(ErrorCode::cancelled, "decoder: cancelled after " + std::to_string(done) +
+                                              " of " + std::to_string(tokens.size()) + " tokens");
+      }
+      const std::uint32_t n = std::bit_floor(static_cast<std::uint32_t>(
+          std::min<std::size_t>(tokens.size() - done, max_observed_rows)));
+      ONEPASS_TRY(observe_chunk(tokens.subspan(done, n), length_ + static_cast<std::uint32_t>(done),
+                                before, head));
+      done += n;
+    }
+    length_ += static_cast<std::uint32_t>(tokens.size());
+    return {};
+  });
+}
+
+Status Decoder::observe_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position,
+                              const Observe& before, bool head) {
+  const auto n = static_cast<std::uint32_t>(tokens.size());
+  ShapeClass& pass = passes_[bucket_of(n)];
+  ONEPASS_TRY(make_step(pass, n));
+  rows_.clear();
+  for (const std::uint32_t token : tokens) rows_.push_back(StepRow{token, position++, 0, 0});
+  const StepSlot slot{position, 0, 0, 0};
+  std::vector<std::byte> step(pass.step.view().bytes);
+  ONEPASS_TRY(pass.step.serialize(StepValues{0, 0, 0, rows_, {&slot, 1}}, step));
+  ONEPASS_TRY(model_->device().write(pass.step.view(), step));
+
+  GraphSession s = executor_.begin_recorded();  // holds the scratch of its ops
+  const ModelConfig& c = model_->config();
+  const ForwardArgs args{c, model_->weights(), cache_, pass.step.view(), n, context_, true};
+  const Tensor h = c.architecture->forward(s, args);
+  if (head) output_head(s, args, h, s.scratch(DType::f32, {n, c.vocab}));
+  return run_observed(s, before);
+}
+
+// What was recorded, dispatch by dispatch.
+Status Decoder::run_observed(GraphSession& s, const Observe& before) {
+  ONEPASS_TRY(s.status());
+  std::optional<ComputeGraph> graph = s.encoder().take_capture();
+  if (!graph) return fail(ErrorCode::internal, "observe: nothing was recorded");
+  const Device& device = model_->device();
+  Buffer staging;
+  const ReadView read = [&](const View& view, std::span<std::byte> out) -> Status {
+    if (!staging || staging.bytes() < view.bytes) {
+      ONEPASS_ASSIGN(staging, device.allocate(view.bytes, {.kind = MemoryKind::readback}));
+    }
+    const Shape words{static_cast<std::uint32_t>(view.bytes / 4)};
+    const View copy = staging.view(0, view.bytes);
+    ops::copy(s, {.x = tensor(view, DType::u32, words), .out = tensor(copy, DType::u32, words)});
+    ONEPASS_TRY(s.status());
+    ONEPASS_TRY(s.encoder().commit_and_wait());
+    return device.read(copy, out);
+  };
+  for (const CapturedNode& node : std::move(*graph).into_nodes()) {
+    if (node.kind != CapturedNode::Kind::dispatch) continue;
+    ONEPASS_TRY(before(node.dispatch, read));
+    s.encoder().encode(node.dispatch);
+  }
+  return s.encoder().commit_and_wait();
 }
 
 Status Decoder::read_token() {

@@ -68,6 +68,13 @@ class Decoder {
   using Each = std::function<Status(std::size_t index, std::span<const float> logits)>;
   Status score(std::span<const std::uint32_t> tokens, const Each& each,
                const std::atomic<bool>* cancel = nullptr);
+  // As append, unfused and in order: `before` is told every dispatch, and can read what that is
+  // about to read. head: with the output head, whose logits nobody reads. Logits and next need an
+  // append first.
+  using ReadView = std::function<Status(const View& view, std::span<std::byte> out)>;
+  using Observe = std::function<Status(const Dispatch& dispatch, const ReadView& read)>;
+  Status observe(std::span<const std::uint32_t> tokens, const Observe& before, bool head = false,
+                 const std::atomic<bool>* cancel = nullptr);
   // The token after the last one, chosen on the device. The first call after append only chooses
   // and reads it; every later one first appends the token of the call before, on the device. Other
   // options than the last ones, the seed aside, record another pass.
@@ -128,6 +135,9 @@ class Decoder {
   std::uint32_t chunk_of(std::size_t left) const noexcept;
   Status advance(std::span<const std::uint32_t> tokens, const Each* each,
                  const std::atomic<bool>* cancel, const Progress& progress);
+  Status run_observed(GraphSession& s, const Observe& before);
+  Status observe_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position,
+                       const Observe& before, bool head);
   // Scores, where the caller wants them, are left in scores_.
   Status run_chunk(std::span<const std::uint32_t> tokens, std::uint32_t position, bool scored);
   // The decode pass n times, first with that token, then with what the device chose; feeds back on

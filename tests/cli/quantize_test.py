@@ -65,6 +65,45 @@ class QuantizeTest(CliCase):
         self.assertEqual(sorted(os.listdir(self.folder)), ["model-f16.gguf", "model-q4_k_m.gguf"])
 
 
+class ImatrixTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.text_file = self.write("text.txt", "Once upon a time there was a little girl. " * 60)
+        self.matrix = self.path("imatrix.gguf")
+
+    def test_a_matrix_and_a_file_that_needs_one(self):
+        report = self.json("imatrix", "-m", STORIES, "-f", self.text_file, "-o", self.matrix, "-c",
+                           "64", "--chunks", "3", "--json")
+        self.assertEqual(report["chunks"], 3)
+        self.assertEqual(report["chunk_tokens"], 64)
+        self.assertEqual(report["tensors"], 7 * 8)
+        again = self.path("again.gguf")
+        result = self.ok("imatrix", "-m", STORIES, "-f", self.text_file, "-o", again, "-c", "64",
+                         "--chunks", "3", "-t", "1")
+        self.assertNotIn(b"\r", result.stderr)  # no progress in a pipe
+        self.assertEqual(digest(again), digest(self.matrix))  # for any number of threads
+        out = self.path("out.gguf")
+        self.fails(1, "quantize", STORIES, out, "iq2_xxs", says=["onepass imatrix", "blk."])
+        self.assertFalse(os.path.exists(out))
+        plan = self.json("quantize", STORIES, out, "iq2_xxs", "--dry-run", "--json")
+        self.assertIn("needed", {t["importance"] for t in plan["tensors"]})
+        made = self.json("quantize", STORIES, out, "iq2_xxs", "--imatrix", self.matrix, "--json")
+        used = {t["name"]: t["importance"] for t in made["tensors"]}
+        self.assertEqual(used["blk.0.ffn_down.weight"], "used")
+        self.assertEqual(used["token_embd.weight"], "none")
+        self.ok("generate", "-m", out, "-n", "4")
+
+    def test_wrong_usage(self):
+        self.fails(2, "imatrix", "-m", STORIES, "-o", self.matrix, says=["--file"])
+        self.fails(2, "imatrix", "-m", STORIES, "-f", self.text_file, says=["--output"])
+        self.fails(1, "imatrix", "-m", STORIES, "-f", self.write("short", "Once."), "-o",
+                   self.matrix, says=["two windows"])
+        self.fails(1, "quantize", STORIES, "none", "q4_0", "--imatrix", self.text_file)
+        self.fails(1, "quantize", STORIES, "none", "q4_0", "--imatrix", STORIES,
+                   says=["importance matrix"])
+        self.assertFalse(os.path.exists(self.matrix))
+
+
 class KillTest(CliCase):
     def test_kill_leaves_the_old_file_or_the_new_one(self):
         points = int(os.environ.get("ONEPASS_KILL_POINTS", "6"))

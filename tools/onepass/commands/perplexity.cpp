@@ -10,7 +10,7 @@
 #include "common/json_writer.h"
 #include "common/probabilities.h"
 #include "common/terminal.h"
-#include "io/safetensors_file.h"
+#include "common/text_windows.h"
 #include "run/decoder.h"
 
 namespace onepass::tool {
@@ -94,35 +94,6 @@ class Divergence {
   std::uint64_t same_top_ = 0;
 };
 
-// Each window starts with the begin token where texts of this vocabulary do, or always.
-Result<std::optional<std::uint32_t>> begin_token(const llm::Tokenizer& tokenizer, bool always) {
-  const auto bos = tokenizer.special_ids().bos;
-  if (always && !bos) {
-    return fail(ErrorCode::not_found,
-                "perplexity --bos: the model names no token that begins a text");
-  }
-  if (always) return bos;
-  const auto empty = tokenizer.encode("");
-  return bos && empty && !empty->empty() && empty->front() == *bos ? bos : std::nullopt;
-}
-
-// The text as tokens, a whole number of windows.
-Result<std::vector<std::uint32_t>> read_tokens(const PerplexityArgs& args, const std::string& text,
-                                               const llm::Tokenizer& tokenizer) {
-  llm::EncodeOptions encode;
-  encode.max_bytes = max_input_bytes;
-  encode.max_tokens = max_input_bytes;
-  ONEPASS_ASSIGN(std::vector<std::uint32_t> tokens, tokenizer.encode(text, encode));
-  const std::size_t window = args.context;
-  if (tokens.size() < 2 * window) {
-    return fail(ErrorCode::invalid_argument,
-                "perplexity: the text has " + std::to_string(tokens.size()) +
-                    " tokens, two windows of " + std::to_string(window) + " are needed");
-  }
-  tokens.resize(tokens.size() / window * window);
-  return tokens;
-}
-
 struct Outcome {
   PerplexityArgs& args;
   std::size_t windows = 0;
@@ -181,10 +152,8 @@ Status run_perplexity(PerplexityArgs& args) {
   if (!args.kl.empty()) {
     ONEPASS_ASSIGN(base, BaseLogits::open(args.kl));
     args.context = base->shape().context;
-  } else if (args.file == "-") {
-    ONEPASS_ASSIGN(text, read_stdin());
   } else {
-    ONEPASS_ASSIGN(text, io::read_text(args.file, max_input_bytes));
+    ONEPASS_ASSIGN(text, read_input(args.file));
   }
   llm::DecoderOptions options;
   options.context = args.context;
@@ -194,7 +163,7 @@ Status run_perplexity(PerplexityArgs& args) {
       args.model.open(true, {.context = args.context, .kv = options.kv, .option = "-c"}));
   ONEPASS_TRY(opened.tokenizer);
   ONEPASS_ASSIGN(const std::optional<std::uint32_t> begin,
-                 begin_token(*opened.tokenizer, args.bos));
+                 begin_token(*opened.tokenizer, args.bos, "perplexity"));
   const std::uint32_t vocab = opened.model->config().vocab;
   if (base && base->shape().vocab != vocab) {
     return fail(ErrorCode::invalid_argument, "perplexity: " + args.kl + " is of a model with " +
@@ -205,7 +174,7 @@ Status run_perplexity(PerplexityArgs& args) {
   if (base) {
     tokens = base->tokens();
   } else {
-    ONEPASS_ASSIGN(tokens, read_tokens(args, text, *opened.tokenizer));
+    ONEPASS_ASSIGN(tokens, read_windows(text, args.context, *opened.tokenizer, "perplexity"));
   }
   const std::size_t window = args.context, half = window / 2;
   Outcome outcome{args, tokens.size() / window, {}};
