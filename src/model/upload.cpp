@@ -5,6 +5,7 @@
 #include "core/device_state.h"
 #include "core/guarded.h"
 #include "core/workspace.h"
+#include "model/weight_kernel.h"
 #include "model/weights.h"
 #include "quant/packed.h"
 
@@ -14,16 +15,10 @@ namespace {
 // Bytes of a file that are read at a time.
 constexpr std::uint64_t step_bytes = 1u << 20;
 
-// How the device stores rows of `cols` values of that type: in the first layout that they fill with
-// whole blocks and it has a kernel for; none where there is none.
+// How the device stores rows of `cols` values of that type; none where it does not.
 std::optional<Format> device_format(const Device& device, Op op, DType stored, std::uint64_t cols) {
-  for (const Layout layout : {Layout::s16, Layout::r16, Layout::rows}) {
-    const Format format{stored, layout};
-    if (cols % info(format).block_elements == 0 && device.state().find_row(op, format) != nullptr) {
-      return format;
-    }
-  }
-  return std::nullopt;
+  const auto kernel = weight_kernel(device, op, stored, cols);
+  return kernel ? std::optional(kernel->format) : std::nullopt;
 }
 
 }  // namespace

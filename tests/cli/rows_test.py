@@ -15,6 +15,7 @@ import shutil
 import signal
 import sqlite3
 import struct
+import unittest
 
 from support import SLOW, STORIES, TEST_DATA, TINY, CliCase, main, spawn
 
@@ -332,6 +333,39 @@ class InfoTest(CliCase):
         synthetic = self.json("info", TINY, "--tensors", "--json")
         self.assertEqual(sum(math.prod(t["dims"]) for t in synthetic["tensor_list"]),
                          synthetic["parameters"])
+
+    def test_kernels(self):
+        data = self.json("info", STORIES, "--tensors", "--json")
+        kernels = {t["name"]: t.get("kernel") for t in data["tensor_list"]}
+        self.assertIn("q8_0", kernels["blk.0.attn_q.weight"])
+        self.assertIsNone(kernels["blk.0.attn_norm.weight"])
+        self.assertEqual(data["kernels"]["device"], "cpu")
+        self.assertEqual(data["kernels"]["generic_share"], 0)
+        text = self.text("info", STORIES, "--tensors")
+        self.assertIn(kernels["blk.0.attn_q.weight"], text)
+        self.assertRegex(text, r"(?m)^kernels +all matrices have one of their type's own on cpu$")
+
+    @unittest.skipUnless(TEST_DATA, "needs model files")
+    def test_slow_kernels_are_named(self):
+        # Rows of 172 values are no whole groups of 32.
+        model = os.path.join(TEST_DATA, "gguf", "stories260K-f32.gguf")
+        data = self.json("info", model, "--tensors", "--json")
+        slow = [t["name"] for t in data["tensor_list"] if t.get("generic")]
+        self.assertEqual(slow, [f"blk.{i}.ffn_down.weight" for i in range(5)])
+        self.assertEqual(data["kernels"]["generic_weights"], 5)
+        self.assertGreater(data["kernels"]["generic_share"], 0.1)
+        says = r"slow: [\d.]+ % of the weight bytes \(blk\.0\.ffn_down and 4 more\) go through "
+        self.assertRegex(self.text("info", model), says + "generic kernels of cpu: matmul_f32_f32")
+        told = self.ok("generate", "-m", model, "-p", "Once", "-n", "4").stderr.decode()
+        self.assertRegex(told, says)
+        self.assertNotIn("slow:", self.ok("generate", "-m", STORIES, "-n", "2").stderr.decode())
+        self.assertRegex(self.text("profile", "-m", model, "-n", "4"),
+                         r"(?m)^slow: generic kernels took [\d.]+ % of the time$")
+        passes = self.json("profile", "-m", model, "-n", "4", "--json")["passes"]
+        generic = [k for k in passes[-1]["kernels"] if k["generic"]]
+        self.assertEqual({k["name"].split("+")[0] for k in generic}, {"matmul_f32_f32"})
+        self.assertAlmostEqual(passes[-1]["generic_share"], sum(k["time_share"] for k in generic))
+        self.assertNotIn("slow:", self.text("profile", "-m", STORIES, "-n", "2"))
 
     def test_hash(self):
         content = self.read_bytes(STORIES)

@@ -17,6 +17,7 @@
 #include "machine/machine.h"
 #include "model/model_files.h"
 #include "model/synthetic.h"
+#include "model/weight_kernel.h"
 #include "onepass/backends/cpu.h"
 #include "options/suggest.h"
 
@@ -319,7 +320,10 @@ Result<llm::TextModel> ModelArgs::open(bool with_tokenizer, const CacheArgs& cac
     bar.show(done, total);
     return {};
   };
-  return llm::open_text_model(opened, file, options);
+  ONEPASS_ASSIGN(llm::TextModel loaded, llm::open_text_model(opened, file, options));
+  const std::string generic = llm::generic_weights(*loaded.model).text(opened);
+  if (!generic.empty()) notes() << "slow: " << generic << '\n';
+  return loaded;
 }
 
 }  // namespace onepass::tool

@@ -9,6 +9,7 @@
 #include "core/os.h"
 #include "info/info_diff.h"
 #include "info/model_info.h"
+#include "info/model_kernels.h"
 #include "model/architecture.h"
 
 namespace onepass::tool {
@@ -26,6 +27,18 @@ struct InfoArgs {
 // SHA-256 of each file and, where tensors are listed, of each of them; empty unless asked for.
 struct Hashes {
   std::vector<std::string> files, tensors;
+};
+
+// What its tensors get on a device.
+struct Kernels {
+  std::string device;
+  std::optional<Device> opened = std::nullopt;
+  ModelKernels of{};
+
+  const llm::WeightKernel* find(const std::string& tensor) const {
+    const auto at = of.by_tensor.find(tensor);
+    return at == of.by_tensor.end() ? nullptr : &at->second;
+  }
 };
 
 // Reads `size` bytes piece by piece.
@@ -69,7 +82,17 @@ Result<Hashes> hash_model(const ModelInfo& info, bool tensors) {
   return hashes;
 }
 
-std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
+void put_kernels(JsonWriter& json, const Kernels& kernels) {
+  const llm::GenericWeights& g = kernels.of.generic;
+  json.key("kernels").begin_object().key("device").value(kernels.device);
+  json.key("generic_weights").value(g.weights).key("generic_share").value(g.share());
+  json.key("generic").begin_array();
+  for (const std::string& name : g.kernels) json.value(name);
+  json.end_array().end_object();
+}
+
+std::string to_json(const ModelInfo& info, const Hashes& hashes, const Kernels& kernels,
+                    bool tensors) {
   JsonWriter json;
   json.begin_object();
   json.key("path").value(info.path).key("format").value(info.format);
@@ -96,6 +119,7 @@ std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
     json.key("head_dim").value(c.head_dim).key("ffn_dim").value(c.ffn_dim);
     json.key("experts").value(c.n_experts).key("experts_used").value(c.n_experts_used);
   }
+  if (kernels.opened) put_kernels(json, kernels);
   json.key("left_out").begin_array();
   for (const llm::LeftOut& l : info.left_out) {
     json.begin_object().key("first").value(l.name).key("tensors").value(l.tensors);
@@ -124,6 +148,9 @@ std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
       json.key("dims").begin_array();
       for (const std::uint64_t d : t.dims) json.value(d);
       json.end_array().key("bytes").value(t.bytes);
+      if (const llm::WeightKernel* kernel = kernels.find(t.name)) {
+        json.key("kernel").value(kernel->name).key("generic").value(kernel->generic);
+      }
       if (!hashes.tensors.empty()) json.key("sha256").value(hashes.tensors[i]);
       json.end_object();
     }
@@ -133,7 +160,8 @@ std::string to_json(const ModelInfo& info, const Hashes& hashes, bool tensors) {
   return json.text() + "\n";
 }
 
-std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
+std::string to_text(const ModelInfo& info, const Hashes& hashes, const Kernels& kernels,
+                    bool tensors) {
   std::string out;
   const auto line = [&out](const std::string& label, const std::string& value) {
     out += label + std::string(label.size() < 14 ? 14 - label.size() : 1, ' ') + value + "\n";
@@ -176,6 +204,12 @@ std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
            ? "none"
            : info.tokenizer +
                  (info.tokenizer_refused ? ", cannot be used: " + *info.tokenizer_refused : ""));
+  if (kernels.opened) {
+    const std::string generic = kernels.of.generic.text(*kernels.opened);
+    line("kernels", generic.empty()
+                        ? "all matrices have one of their type's own on " + kernels.device
+                        : "slow: " + generic);
+  }
   if (!info.metadata.empty()) out += "metadata\n";
   for (const MetadataEntry& e : info.metadata) {
     out += "  " + e.key + " (" + e.type + ") = " + e.shown + "\n";
@@ -183,7 +217,10 @@ std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
   if (tensors) out += "tensors\n";
   for (std::size_t i = 0; tensors && i < info.list.size(); ++i) {
     const TensorInfo& t = info.list[i];
+    const llm::WeightKernel* kernel = kernels.find(t.name);
     out += "  " + t.name + "  " + shape_text(t) + "  " + show_bytes(t.bytes) +
+           (kernel == nullptr ? "" : std::string("  ") + kernel->name) +
+           (kernel != nullptr && kernel->generic ? " (generic)" : "") +
            (hashes.tensors.empty() ? "" : "  " + hashes.tensors[i]) + "\n";
   }
   if (!hashes.files.empty()) out += "sha256\n";
@@ -193,7 +230,17 @@ std::string to_text(const ModelInfo& info, const Hashes& hashes, bool tensors) {
   return out;
 }
 
-Result<int> run_info(const InfoArgs& args) {
+// Of a model that runs.
+Result<Kernels> kernels_of(const ModelInfo& info, DeviceArgs& device) {
+  Kernels kernels;
+  if (info.refused) return kernels;
+  ONEPASS_ASSIGN(kernels.opened, device.open());
+  kernels.device = kernels.opened->info().name;
+  ONEPASS_ASSIGN(kernels.of, model_kernels(info.path, *kernels.opened));
+  return kernels;
+}
+
+Result<int> run_info(InfoArgs& args) {
   ONEPASS_ASSIGN(const std::string path, args.model.path());
   ONEPASS_ASSIGN(const ModelInfo info, read_model_info(path));
   if (!args.diff.empty()) {
@@ -207,8 +254,9 @@ Result<int> run_info(const InfoArgs& args) {
   if (args.hash) {
     ONEPASS_ASSIGN(hashes, hash_model(info, args.tensors));
   }
-  ONEPASS_TRY(
-      put(args.json ? to_json(info, hashes, args.tensors) : to_text(info, hashes, args.tensors)));
+  ONEPASS_ASSIGN(const Kernels kernels, kernels_of(info, args.model.device));
+  ONEPASS_TRY(put(args.json ? to_json(info, hashes, kernels, args.tensors)
+                            : to_text(info, hashes, kernels, args.tensors)));
   return 0;
 }
 
@@ -221,7 +269,9 @@ void add_info(CLI::App& app, Run& run) {
       ->add_option("model,-m,--model", args->model.model,
                    "GGUF file, folder or synthetic:PRESET:QUANT (default: the model in the box)")
       ->type_name(model_value);
-  command->add_flag("--tensors", args->tensors, "list every tensor: name, type, shape, size");
+  args->model.device.add_to(*command);
+  command->add_flag("--tensors", args->tensors,
+                    "list every tensor: name, type, shape, size, and the kernel it gets");
   command->add_flag("--hash", args->hash,
                     "SHA-256 of every file, with --tensors of every tensor; reads all of them");
   CLI::Option* diff =

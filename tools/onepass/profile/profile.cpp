@@ -8,6 +8,7 @@
 #include "common/terminal.h"
 #include "info/model_facts.h"
 #include "machine/bandwidth.h"
+#include "model/weight_kernel.h"
 #include "onepass/ops.h"
 #include "run/decoder.h"
 
@@ -252,6 +253,7 @@ Result<ModelProfile> run_profile(const llm::TextModel& opened, const std::string
   ONEPASS_ASSIGN(llm::Decoder decoder, llm::Decoder::create(opened.model, decoder_options));
   ModelProfile out;
   out.model = path;
+  out.generic_kernels = llm::generic_weights(*opened.model).kernels;
   out.model_type = facts_of(*opened.model).type;
   out.device = info.name;
   out.device_description = info.description;

@@ -67,9 +67,10 @@ struct PassProfile {
 struct ModelProfile {
   std::string model, model_type, device, device_description;
   std::uint32_t threads = 0;
-  bool has_workers = false;  // lanes are workers, else queues
-  double roof = 0.0;         // bytes per second; 0: not known
-  std::string roof_how;      // "read by 2 threads", ...
+  bool has_workers = false;                    // lanes are workers, else queues
+  double roof = 0.0;                           // bytes per second; 0: not known
+  std::string roof_how;                        // "read by 2 threads", ...
+  std::vector<std::string> generic_kernels{};  // made for any type of weights
   std::uint64_t dropped = 0;
   std::vector<DispatchSample> samples;  // by pass, then by launch
   std::vector<TimeSlice> slices;        // by pass

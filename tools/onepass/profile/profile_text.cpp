@@ -37,6 +37,18 @@ std::string trace_us(std::uint64_t ns) {
   return text;
 }
 
+// Forms follow the name of a kernel after a plus.
+bool is_generic(const ModelProfile& p, const KernelTimes& k) {
+  const std::string name = k.name.substr(0, k.name.find('+'));
+  return std::find(p.generic_kernels.begin(), p.generic_kernels.end(), name) !=
+         p.generic_kernels.end();
+}
+double generic_share(const ModelProfile& p, const PassProfile& g) {
+  std::uint64_t ns = 0;
+  for (const KernelTimes& k : g.kernels) ns += is_generic(p, k) ? k.total_ns : 0;
+  return share(ns, g.total_ns);
+}
+
 }  // namespace
 
 std::string profile_text(const ModelProfile& p) {
@@ -68,6 +80,9 @@ std::string profile_text(const ModelProfile& p) {
     const std::uint64_t idle = g.total_ns - std::min(g.total_ns, g.busy_ns);
     print_to(out, "%-*s %8s %12.1f %9s %9s %7s %7s\n", w, "between kernels", "", us(idle), "", "",
              percent(share(idle, g.total_ns)).c_str(), "");
+    if (const double slow = generic_share(p, g); slow > 0.0) {
+      print_to(out, "slow: generic kernels took %s %% of the time\n", percent(slow).c_str());
+    }
   }
   if (p.dropped > 0) {
     out += std::to_string(p.dropped) + " dispatches were not sampled\n";
@@ -102,6 +117,7 @@ std::string profile_json(const ModelProfile& p) {
     json.key("bytes").value(g.bytes).key("bytes_per_second").value(bytes_per_second(g));
     json.key("roof_share");
     known(share(bytes_per_second(g), p.roof));
+    json.key("generic_share").value(generic_share(p, g));
     json.key("samples_us").begin_array();
     for (const std::uint32_t i : g.passes) json.value(us(p.passes[i].ns()));
     json.end_array().key("kernels").begin_array();
@@ -110,6 +126,7 @@ std::string profile_json(const ModelProfile& p) {
       const char* fusion = fusion_of(k.name, g.report.fused);
       json.key("fusion");
       fusion != nullptr ? json.value(fusion) : json.null();
+      json.key("generic").value(is_generic(p, k));
       json.key("total_us").value(us(k.total_ns)).key("min_us").value(us(k.min_ns));
       json.key("max_us").value(us(k.max_ns)).key("bytes").value(k.bytes);
       json.key("bytes_per_second").value(k.bytes_per_second());
