@@ -30,7 +30,7 @@
 
 // Grows whenever functions, fields or values are added; what there is stays as it is for as long
 // as the library's SONAME does.
-#define ONEPASS_API_VERSION 1
+#define ONEPASS_API_VERSION 2
 
 #if defined(__GNUC__)
 #define ONEPASS_API __attribute__((visibility("default")))
@@ -313,7 +313,10 @@ ONEPASS_API void onepass_model_close(onepass_model* model);
 typedef enum onepass_token_flags ONEPASS_ENUM {
   ONEPASS_NO_SPECIAL = 1,     // tokenize: without the begin and end tokens the vocabulary asks for
   ONEPASS_PARSE_SPECIAL = 2,  // tokenize: control tokens written in the text count as such
-  ONEPASS_SHOW_SPECIAL = 4    // detokenize: print control tokens
+  ONEPASS_SHOW_SPECIAL = 4,   // detokenize: print control tokens
+  ONEPASS_AS_PROMPT = 8       // tokenize: as onepass_generate reads a prompt that begins a text:
+                              // with the begin token where the vocabulary asks for one and the
+                              // text has none, never with an end token
 } onepass_token_flags;
 
 // Both set *n to the number of ids or bytes there are. A capacity below it is ONEPASS_LIMIT and
@@ -324,6 +327,23 @@ ONEPASS_API onepass_result onepass_tokenize(const onepass_model* model, const ch
 ONEPASS_API onepass_result onepass_detokenize(const onepass_model* model, const uint32_t* ids,
                                               size_t n_ids, uint32_t flags, char* text,
                                               size_t capacity, size_t* n);
+
+typedef struct onepass_chat_options {
+  size_t size;
+  const char* chat_template;  // a Jinja template; null: the model's
+  const char* tools;          // JSON list; null: none
+  const char* variables;  // JSON object for the template, {"enable_thinking": false}; null: none
+  uint32_t no_answer;     // 1: ends with the messages, not with the start of an answer
+  uint32_t reserved;
+} onepass_chat_options;
+
+// A conversation as the model wants it written. `messages` is a JSON list of objects,
+// [{"role": "user", "content": "Hello"}], with more fields where the template knows them. Sets *n
+// and writes as onepass_detokenize does. The text becomes ids with ONEPASS_PARSE_SPECIAL |
+// ONEPASS_AS_PROMPT.
+ONEPASS_API onepass_result onepass_chat_prompt(const onepass_model* model, const char* messages,
+                                               const onepass_chat_options* options, char* text,
+                                               size_t capacity, size_t* n);
 
 // One text: its tokens so far and what was computed for them.
 typedef struct onepass_sequence_options {
@@ -347,6 +367,10 @@ ONEPASS_API onepass_result onepass_sequence_length(const onepass_sequence* seque
                                                    uint32_t* length, uint32_t* context);
 // Forgets all but the first `length` tokens; logits and generate then need new ones first.
 ONEPASS_API onepass_result onepass_sequence_truncate(onepass_sequence* sequence, uint32_t length);
+// From any thread, ends the call that the sequence is in, between two tokens or two chunks of the
+// prompt: generate ends with ONEPASS_STOP_CALLER, append is ONEPASS_CANCELLED and appends nothing.
+// Without such a call it does nothing.
+ONEPASS_API onepass_result onepass_sequence_cancel(const onepass_sequence* sequence);
 ONEPASS_API void onepass_sequence_close(onepass_sequence* sequence);
 
 // UTF-8 that ends between code points, not ended by 0; empty where the token completes none. The

@@ -5,8 +5,9 @@ import operator
 import os
 import sys
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Callable, Dict, Iterable, List, Optional, SupportsIndex, Tuple
 
-API_VERSION = 1
+API_VERSION = 2
 SONAME = "libonepass.so.0.1"
 FILE_NAME = "libonepass.dylib" if sys.platform == "darwin" else "libonepass.so"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -15,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Error(Exception):
     """What the library reports; `code` is one of "invalid_argument", "not_found", "stale", ..."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
@@ -24,7 +25,7 @@ class Error(Exception):
 class Struct(ctypes.Structure):
     """One that begins with its size."""
 
-    def __init__(self, **fields):
+    def __init__(self, **fields: object) -> None:
         super().__init__(**fields)
         self.size = ctypes.sizeof(self)
 
@@ -79,6 +80,11 @@ class ModelInfoStruct(Struct):
                 ("context", c_uint32), ("weight_bytes", c_uint64)]
 
 
+class ChatOptions(Struct):
+    _fields_ = [("size", c_size_t), ("chat_template", c_char_p), ("tools", c_char_p), ("variables", c_char_p),
+                ("no_answer", c_uint32), ("reserved", c_uint32)]
+
+
 class SequenceOptions(Struct):
     _fields_ = [("size", c_size_t), ("context", c_uint32), ("kv_f32", c_uint32)]
 
@@ -131,16 +137,18 @@ FUNCTIONS = {
     "model_get_info": [c_void_p, POINTER(ModelInfoStruct)],
     "tokenize": [c_void_p, c_char_p, c_size_t, c_uint32, POINTER(c_uint32), c_size_t, POINTER(c_size_t)],
     "detokenize": [c_void_p, POINTER(c_uint32), c_size_t, c_uint32, c_void_p, c_size_t, POINTER(c_size_t)],
+    "chat_prompt": [c_void_p, c_char_p, POINTER(ChatOptions), c_void_p, c_size_t, POINTER(c_size_t)],
     "sequence_create": [c_void_p, POINTER(SequenceOptions), POINTER(c_void_p)],
     "sequence_append": [c_void_p, POINTER(c_uint32), c_size_t],
     "sequence_logits": [c_void_p, POINTER(c_float), c_size_t],
     "sequence_length": [c_void_p, POINTER(c_uint32), POINTER(c_uint32)],
     "sequence_truncate": [c_void_p, c_uint32],
+    "sequence_cancel": [c_void_p],
     "generate": [c_void_p, c_char_p, c_size_t, POINTER(GenerateOptions), POINTER(GenerateReport)],
     "generate_tokens": [c_void_p, POINTER(c_uint32), c_size_t, POINTER(GenerateOptions),
                         POINTER(GenerateReport)],
 }
-OTHERS = {
+OTHERS: Dict[str, Tuple[object, List[object]]] = {
     "result_name": (c_char_p, [c_int]),
     "error_message": (c_char_p, []),
     "version": (c_char_p, []),
@@ -150,7 +158,7 @@ OTHERS = {
 }
 
 
-def candidates():
+def candidates() -> List[str]:
     """What to open, best first: as told, in the package, in the build tree around it, installed."""
     named = os.environ.get("ONEPASS_LIBRARY")
     if named:
@@ -164,15 +172,15 @@ def candidates():
     return found + [SONAME, FILE_NAME]
 
 
-def load():
+def load() -> Tuple[str, ctypes.CDLL]:
     reasons = []
     for path in candidates():
         try:
             return path, ctypes.CDLL(path)
         except OSError as error:
             reasons.append(str(error))
-    raise ImportError("libonepass was not found; install it or set ONEPASS_LIBRARY to its path:\n  "
-                      + "\n  ".join(reasons))
+    raise ImportError("libonepass was not found; `pip install .` builds one into the package, "
+                      "ONEPASS_LIBRARY names another:\n  " + "\n  ".join(reasons))
 
 
 PATH, LIBRARY = load()
@@ -188,7 +196,7 @@ for _name, (_result, _arguments) in OTHERS.items():
     _function.restype, _function.argtypes = _result, _arguments
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: object) -> None:
     """Calls onepass_NAME; an error becomes an exception."""
     result = getattr(LIBRARY, "onepass_" + name)(*arguments)
     if result != 0:
@@ -196,12 +204,12 @@ def call(name, *arguments):
                     LIBRARY.onepass_error_message().decode("utf-8", "replace"))
 
 
-def version():
+def version() -> str:
     """Of the library."""
-    return LIBRARY.onepass_version().decode()
+    return str(LIBRARY.onepass_version().decode())
 
 
-def library_path():
+def library_path() -> str:
     return PATH
 
 
@@ -209,32 +217,32 @@ class Handle:
     """Owns what onepass_KIND_close ends."""
 
     kind = ""
-    _close = None
+    _close: Optional[Callable[[c_void_p], None]] = None
 
-    def __init__(self, pointer):
+    def __init__(self, pointer: c_void_p) -> None:
         self._pointer = pointer
         # Kept here: module globals may be gone when the interpreter ends.
         self._close = getattr(LIBRARY, f"onepass_{self.kind}_close")
 
-    def __del__(self):
+    def __del__(self) -> None:
         close, self._close = self._close, None
         if close is not None:
             close(self._pointer)
 
 
-def unsigned(name, value, bits=32, least=0):
+def unsigned(name: str, value: SupportsIndex, bits: int = 32, least: int = 0) -> int:
     """`value` as an int from `least` to what `bits` bits hold; ctypes itself would wrap it."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {value!r}, expected an integer, "
                         f"got {type(value).__name__}") from None
-    if not least <= number < 2**bits:
-        raise ValueError(f"{name} is {number}, expected {least} to {2**bits - 1}")
+    if not least <= number < 1 << bits:
+        raise ValueError(f"{name} is {number}, expected {least} to {(1 << bits) - 1}")
     return number
 
 
-def array_u32(name, values):
+def array_u32(name: str, values: Iterable[SupportsIndex]) -> "ctypes.Array[c_uint32]":
     """A C array of `values`, which may be empty."""
-    values = [unsigned(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    return (c_uint32 * max(1, len(values)))(*values)
+    numbers = [unsigned(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    return (c_uint32 * max(1, len(numbers)))(*numbers)

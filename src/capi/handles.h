@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -27,6 +28,7 @@
 #include "onepass/plan.h"
 #include "onepass/session.h"
 #include "run/generate.h"
+#include "text/template/chat_template.h"
 
 struct onepass_device {
   onepass::Device device;
@@ -55,14 +57,22 @@ struct onepass_submission {
 };
 
 struct onepass_model {
+  // Read from the model's files when it is first asked for.
+  struct Chat {
+    std::once_flag once;
+    std::optional<onepass::Result<onepass::llm::ChatTemplate>> value;
+  };
   onepass::llm::TextModel text;
+  std::string path;
   std::string architecture;
   std::string tokenizer_error;
+  mutable Chat chat{};
 };
 
 struct onepass_sequence {
   onepass::llm::Generator generator;
   mutable std::atomic<bool> busy{false};
+  mutable std::atomic<bool> cancel{false};  // the call that it is in, see onepass_sequence_cancel
 
   explicit onepass_sequence(onepass::llm::Generator g) : generator(std::move(g)) {}
 };
@@ -141,6 +151,21 @@ Status give(T* out, T value, const char* what) {
   std::memset(static_cast<void*>(out), 0, size);
   value.size = size;
   std::memcpy(static_cast<void*>(out), &value, std::min(size, sizeof(T)));
+  return {};
+}
+
+// Copies to an array of the caller's; *n is how many there are. Null with capacity 0 only counts.
+template <class From, class To>
+Status copy_out(const From& from, To* to, std::size_t capacity, std::size_t* n) {
+  *n = from.size();
+  if (to == nullptr && capacity == 0) return {};
+  ONEPASS_TRY(require(to, "output"));
+  if (capacity < from.size()) {
+    return make_error(
+        ErrorCode::limit,
+        "room for " + std::to_string(capacity) + ", needed " + std::to_string(from.size()), "", 0);
+  }
+  std::copy(from.begin(), from.end(), to);
   return {};
 }
 

@@ -13,6 +13,7 @@ class Entered {
     if (sequence.busy.exchange(true)) {
       return make_error(ErrorCode::invalid_state, "the sequence is in use by another call", "", 0);
     }
+    sequence.cancel.store(false);
     return Entered(sequence);
   }
   Entered(Entered&& other) noexcept : sequence_(std::exchange(other.sequence_, nullptr)) {}
@@ -31,21 +32,6 @@ const llm::Tokenizer& tokenizer_of(const onepass_model& model) { return *model.t
 Status check_flags(uint32_t flags, uint32_t known) {
   if ((flags & ~known) == 0) return {};
   return bad_argument("unknown flags " + std::to_string(flags & ~known));
-}
-
-// Copies to an array of the caller's; *n is how many there are.
-template <class From, class To>
-Status copy_out(const From& from, To* to, size_t capacity, size_t* n) {
-  *n = from.size();
-  if (to == nullptr && capacity == 0) return {};
-  ONEPASS_TRY(require(to, "output"));
-  if (capacity < from.size()) {
-    return make_error(
-        ErrorCode::limit,
-        "room for " + std::to_string(capacity) + ", needed " + std::to_string(from.size()), "", 0);
-  }
-  std::copy(from.begin(), from.end(), to);
-  return {};
 }
 
 onepass_stop stop_of(llm::StopReason reason) noexcept {
@@ -70,7 +56,7 @@ Status generate(onepass_sequence& sequence, const Prompt& prompt,
                  take_options(options, "onepass_generate_options"));
   if (report != nullptr) ONEPASS_TRY(check_size(report, "onepass_generate_report"));
   ONEPASS_ASSIGN(const Entered entered, Entered::make(sequence));
-  std::atomic<bool> stop{false};
+  std::atomic<bool>& stop = sequence.cancel;
   llm::GenerateOptions g;
   if (o.max_tokens != 0) g.max_tokens = o.max_tokens;
   g.sampling.temperature = o.temperature;
@@ -128,7 +114,7 @@ onepass_result onepass_model_load(const onepass_device* device, const char* path
     ONEPASS_ASSIGN(llm::TextModel text, llm::open_text_model(device->device, path, open));
     std::string architecture(text.model->config().architecture->name);
     std::string error = text.tokenizer ? std::string() : text.tokenizer.error().message;
-    *model = new onepass_model{std::move(text), std::move(architecture), std::move(error)};
+    *model = new onepass_model{std::move(text), path, std::move(architecture), std::move(error)};
     return {};
   });
 }
@@ -158,14 +144,21 @@ onepass_result onepass_tokenize(const onepass_model* model, const char* text, si
     ONEPASS_TRY(require(model, "model"));
     ONEPASS_TRY(require(n, "n"));
     if (text_bytes > 0) ONEPASS_TRY(require(text, "text"));
-    ONEPASS_TRY(check_flags(flags, ONEPASS_NO_SPECIAL | ONEPASS_PARSE_SPECIAL));
+    ONEPASS_TRY(check_flags(flags, ONEPASS_NO_SPECIAL | ONEPASS_PARSE_SPECIAL | ONEPASS_AS_PROMPT));
     if (!model->text.tokenizer) return model->text.tokenizer.error();
-    llm::EncodeOptions encode;
-    encode.add_special = (flags & ONEPASS_NO_SPECIAL) == 0;
-    encode.parse_special = (flags & ONEPASS_PARSE_SPECIAL) != 0;
+    const bool bare = (flags & ONEPASS_NO_SPECIAL) != 0;
+    const bool parse_special = (flags & ONEPASS_PARSE_SPECIAL) != 0;
     const std::string_view bytes = text_bytes > 0 ? std::string_view(text, text_bytes) : "";
-    ONEPASS_ASSIGN(const std::vector<std::uint32_t> made,
-                   tokenizer_of(*model).encode(bytes, encode));
+    std::vector<std::uint32_t> made;
+    if ((flags & ONEPASS_AS_PROMPT) != 0) {
+      ONEPASS_ASSIGN(made, llm::encode_prompt(tokenizer_of(*model), bytes,
+                                              {.at_start = !bare, .parse_special = parse_special}));
+    } else {
+      llm::EncodeOptions encode;
+      encode.add_special = !bare;
+      encode.parse_special = parse_special;
+      ONEPASS_ASSIGN(made, tokenizer_of(*model).encode(bytes, encode));
+    }
     return copy_out(made, ids, capacity, n);
   });
 }
@@ -210,8 +203,11 @@ onepass_result onepass_sequence_append(onepass_sequence* sequence, const uint32_
     ONEPASS_ASSIGN(const Entered entered, Entered::make(*sequence));
     llm::GenerateOptions none;
     none.max_tokens = 0;
-    ONEPASS_TRY(sequence->generator.run(std::span<const std::uint32_t>(ids, n_ids), none, nullptr));
-    return {};
+    none.cancel = &sequence->cancel;
+    const std::span<const std::uint32_t> tokens(ids, n_ids);
+    ONEPASS_ASSIGN(const llm::GenerateReport made, sequence->generator.run(tokens, none, nullptr));
+    if (made.stop != llm::StopReason::cancelled) return {};
+    return make_error(ErrorCode::cancelled, "appending was stopped by the caller", "", 0);
   });
 }
 
@@ -247,6 +243,14 @@ onepass_result onepass_sequence_truncate(onepass_sequence* sequence, uint32_t le
     ONEPASS_TRY(require(sequence, "sequence"));
     ONEPASS_ASSIGN(const Entered entered, Entered::make(*sequence));
     return sequence->generator.truncate(length);
+  });
+}
+
+onepass_result onepass_sequence_cancel(const onepass_sequence* sequence) {
+  return call([&]() -> Status {
+    ONEPASS_TRY(require(sequence, "sequence"));
+    sequence->cancel.store(true);
+    return {};
   });
 }
 

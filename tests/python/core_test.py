@@ -79,7 +79,7 @@ class HeaderTest(unittest.TestCase):
                    "tensor": _library.TensorStruct, "op_options": _library.OpOptions,
                    "op_info": _library.OpInfoStruct, "plan_options": _library.PlanOptions,
                    "plan_info": _library.PlanInfoStruct, "model_options": _library.ModelOptions,
-                   "model_info": _library.ModelInfoStruct, "sequence_options": _library.SequenceOptions,
+                   "model_info": _library.ModelInfoStruct, "sequence_options": _library.SequenceOptions, "chat_options": _library.ChatOptions,
                    "piece": _library.PieceStruct, "generate_options": _library.GenerateOptions,
                    "generate_report": _library.GenerateReport}
         found = dict(re.findall(r"typedef struct onepass_(\w+) \{(.*?)\}", self.text, re.DOTALL))
