@@ -6,7 +6,12 @@ if(NOT TARGET tl::expected)
   message(FATAL_ERROR "tl/expected.hpp not found; Debian and Ubuntu: apt-get install libexpected-dev")
 endif()
 
+set(suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
+if(ONEPASS_STATIC_LIBRARIES)
+  list(PREPEND CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_STATIC_LIBRARY_SUFFIX})
+endif()
 include(${CMAKE_CURRENT_LIST_DIR}/onepass_tokenizer_libraries.cmake)
+set(CMAKE_FIND_LIBRARY_SUFFIXES ${suffixes})
 if(onepass_missing_libraries)
   message(FATAL_ERROR "not found: ${onepass_missing_libraries}; Debian and Ubuntu: "
     "apt-get install libpcre2-dev libutf8proc-dev")

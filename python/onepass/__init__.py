@@ -13,8 +13,9 @@
 from onepass._core import (Array, Device, DeviceInfo, OpInfo, Plan, PlanInfo, Recorder, Submission,
                            devices, ops)
 from onepass._library import Error, library_path, version
-from onepass._model import Generated, Model, ModelInfo, Sequence
+from onepass._model import Generated, Interrupted, Model, ModelInfo, Piece, Sequence
 
 __version__ = version()
-__all__ = ["Array", "Device", "DeviceInfo", "Error", "Generated", "Model", "ModelInfo", "OpInfo", "Plan",
-           "PlanInfo", "Recorder", "Sequence", "Submission", "devices", "library_path", "ops", "version"]
+__all__ = ["Array", "Device", "DeviceInfo", "Error", "Generated", "Interrupted", "Model", "ModelInfo", "OpInfo",
+           "Piece", "Plan", "PlanInfo", "Recorder", "Sequence", "Submission", "devices", "library_path", "ops",
+           "version"]

@@ -1,11 +1,13 @@
 """core_test.py SOURCE_DIR [unittest arguments]: devices, arrays, recorded passes."""
 
 import gc
+import inspect
 import os
 import re
 import subprocess
 import sys
 import threading
+import typing
 import unittest
 import weakref
 
@@ -79,8 +81,8 @@ class HeaderTest(unittest.TestCase):
                    "tensor": _library.TensorStruct, "op_options": _library.OpOptions,
                    "op_info": _library.OpInfoStruct, "plan_options": _library.PlanOptions,
                    "plan_info": _library.PlanInfoStruct, "model_options": _library.ModelOptions,
-                   "model_info": _library.ModelInfoStruct, "sequence_options": _library.SequenceOptions, "chat_options": _library.ChatOptions,
-                   "piece": _library.PieceStruct, "generate_options": _library.GenerateOptions,
+                   "model_info": _library.ModelInfoStruct, "sequence_options": _library.SequenceOptions,
+                   "chat_options": _library.ChatOptions, "piece": _library.PieceStruct, "generate_options": _library.GenerateOptions,
                    "generate_report": _library.GenerateReport}
         found = dict(re.findall(r"typedef struct onepass_(\w+) \{(.*?)\}", self.text, re.DOTALL))
         self.assertEqual(set(found), set(structs))
@@ -187,6 +189,47 @@ class ArrayTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             array.reshape(3, 5)
 
+    def test_arrays_are_taken_for_numpys(self):
+        array = self.device.array(np.arange(6.0).reshape(2, 3))
+        self.assertEqual(np.asarray(array).ctypes.data, array.numpy().ctypes.data)
+        self.assertNotEqual(np.array(array).ctypes.data, array.numpy().ctypes.data)
+        self.assertEqual(np.asarray(array, np.float64).dtype, np.float64)
+        self.assertEqual(np.sum(array), 15.0)
+        with self.assertRaises(ValueError):
+            array.__array__(np.float64, copy=False)
+        with self.assertRaises(ValueError):
+            np.asarray(self.device.record().scratch(3))
+
+    def test_items(self):
+        array = self.device.array(np.arange(6.0).reshape(2, 3))
+        self.assertEqual((array[1, 2], array[-1, 0], len(array)), (5.0, 3.0, 2))
+        np.testing.assert_array_equal(array[:, 1], [1.0, 4.0])
+        np.testing.assert_array_equal(np.stack(list(array)), array.numpy())
+        array[0][1] = 7.0
+        self.assertEqual(array.numpy()[0, 1], 7.0)
+        with self.assertRaises(IndexError):
+            array[2]
+
+    def test_dlpack_shares_the_memory(self):
+        array = self.device.array(np.arange(6.0).reshape(2, 3))
+        buffer = weakref.ref(array._buffer)
+        other = np.from_dlpack(array)
+        self.assertEqual((other.ctypes.data, other.shape), (array.numpy().ctypes.data, (2, 3)))
+        del array
+        gc.collect()
+        self.assertIsNotNone(buffer())
+        np.testing.assert_array_equal(other, np.arange(6.0).reshape(2, 3))
+        del other
+        gc.collect()
+        self.assertIsNone(buffer())
+        array = self.device.zeros(3)
+        self.assertEqual(array.__dlpack_device__(), (1, 0))
+        for wrong in (dict(stream=1), dict(dl_device=(2, 0))):
+            with self.assertRaises(BufferError):
+                array.__dlpack__(**wrong)
+        with self.assertRaises(BufferError):
+            self.device.record().scratch(3).__dlpack__()
+
     def test_wrap_is_the_memory_itself(self):
         values = np.arange(8, dtype=np.float32)
         array = self.device.wrap(values)
@@ -199,6 +242,40 @@ class ArrayTest(unittest.TestCase):
             self.device.wrap(values[::2])
         with self.assertRaises(TypeError):
             self.device.wrap(np.zeros(3))
+
+
+class SignatureTest(unittest.TestCase):
+    """What editors and type checkers see."""
+
+    def test_every_op_is_a_method(self):
+        sys.path.insert(0, os.path.join(support.SOURCE_DIR, "scripts"))
+        import make_python_ops
+        with open(os.path.join(support.PYTHON_DIR, "onepass", "_ops.py"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), make_python_ops.text_of(onepass.ops()),
+                             "run scripts/make_python_ops.py LIBRARY")
+
+    def test_nothing_public_is_any(self):
+        def parts(hint):
+            yield hint
+            for part in typing.get_args(hint):
+                yield from parts(part) if not isinstance(part, str) else ()
+        functions = {f for f in vars(onepass).values() if inspect.isfunction(f)}
+        for name in onepass.__all__:
+            for kind in getattr(getattr(onepass, name), "__mro__", ()):
+                functions |= {f.fget if isinstance(f, property) else f for f in vars(kind).values()
+                              if isinstance(f, property) or inspect.isfunction(f)}
+        checked = 0
+        for function in functions:
+            if os.path.basename(os.path.dirname(function.__code__.co_filename)) != "onepass":
+                continue  # of NamedTuple, of Exception
+            hints = typing.get_type_hints(function, {**vars(sys.modules[function.__module__]), "Array": onepass.Array})
+            self.assertEqual(set(inspect.signature(function).parameters) - {"self"} | {"return"}, set(hints),
+                             function.__qualname__)
+            for hint in hints.values():
+                for part in parts(hint):
+                    self.assertNotIn(part, (typing.Any, list, dict, tuple), function.__qualname__)
+            checked += 1
+        self.assertGreater(checked, 80)
 
 
 class RecordTest(unittest.TestCase):
@@ -296,11 +373,15 @@ class RecordTest(unittest.TestCase):
                             (lambda r: r.add(x, x, out, out), TypeError),
                             (lambda r: r.add(x, a=x, out=out), TypeError),
                             (lambda r: r.add(x, x, out=out, eps=1.0), TypeError),
+                            (lambda r: r.add(x, out=out), TypeError),
+                            (lambda r: r.op("add", x, x, out, out), TypeError),
+                            (lambda r: r.op("add", x, a=x, out=out), TypeError),
+                            (lambda r: r.op("add", x, x, out=out, eps=1.0), TypeError),
                             (lambda r: r.copy(self.device.record().scratch(32), out), ValueError),
                             (lambda r: r.scratch(32).numpy(), ValueError)):
             with self.assertRaises(kind):
                 wrong(self.device.record())
-        for wrong, code in ((lambda r: r.add(x, out=out), "invalid_argument"),
+        for wrong, code in ((lambda r: r.op("add", x, out=out), "invalid_argument"),
                             (lambda r: r.add(x, self.device.zeros(31), out), "invalid_argument"),
                             (lambda r: r.silu(self.device.zeros(32, np.int32), out), "unsupported"),
                             (lambda r: r.softcap(x, out), "invalid_argument")):
