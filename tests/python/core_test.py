@@ -82,7 +82,8 @@ class HeaderTest(unittest.TestCase):
                    "op_info": _library.OpInfoStruct, "plan_options": _library.PlanOptions,
                    "plan_info": _library.PlanInfoStruct, "model_options": _library.ModelOptions,
                    "model_info": _library.ModelInfoStruct, "sequence_options": _library.SequenceOptions,
-                   "chat_options": _library.ChatOptions, "piece": _library.PieceStruct, "generate_options": _library.GenerateOptions,
+                   "chat_options": _library.ChatOptions,
+                   "piece": _library.PieceStruct, "generate_options": _library.GenerateOptions,
                    "generate_report": _library.GenerateReport}
         found = dict(re.findall(r"typedef struct onepass_(\w+) \{(.*?)\}", self.text, re.DOTALL))
         self.assertEqual(set(found), set(structs))
