@@ -16,9 +16,10 @@ sys.path.insert(0, os.path.join(ROOT, "scripts", "checks"))
 
 import check_docs  # noqa: E402
 
-PAGES = ("docs/*.md", "docs/tutorials/*.md", "docs/adr/*.md", "CONTRIBUTING.md", "CHANGELOG.md",
+PAGES = ("README.md", "docs/*.md", "docs/tutorials/*.md", "docs/adr/*.md", "CONTRIBUTING.md", "CHANGELOG.md",
          "SECURITY.md")
-MAIN_PAGE = "docs/README.md"
+MAIN_PAGE = "README.md"
+LIST = "docs/README.md"  # of all documents in reading order
 COMMENT = re.compile(r"^(\s*)//(?: |$)(.*)$")
 # A declaration or a value with a remark behind it.
 REMARK = re.compile(r"^(.*[;,].*?|\s*\w+)  // (.*)$")
@@ -147,9 +148,9 @@ def write(folder, path, text):
 
 
 def reading_order(pages):
-    """As the main page links to them; the others behind."""
-    linked = [os.path.normpath(os.path.join(os.path.dirname(MAIN_PAGE), target.partition("#")[0]))
-              for _, target in check_docs.links(check_docs.read(ROOT, MAIN_PAGE))]
+    """As the list of documents links to them; the others behind."""
+    linked = [MAIN_PAGE, LIST] + [os.path.normpath(os.path.join(os.path.dirname(LIST), target.partition("#")[0]))
+              for _, target in check_docs.links(check_docs.read(ROOT, LIST))]
     return sorted(pages, key=lambda path: (linked.index(path) if path in linked else len(linked),
                                            path))
 

@@ -2,11 +2,12 @@
 
 A block ```console is a session: lines that begin with "$ " are commands, those behind them what they
 print. "..." stands for lines left out. Numbers with a decimal point and numbers in front of a unit of
-time, speed or memory are measurements and may differ. In blocks ```sh of the tutorials the commands of
-onepass itself are run, on smaller models. All of it in one folder for each document, where build/dev/bin is BIN_DIR and model.gguf
+time, speed or memory are measurements and may differ. In blocks ```sh of README.md, docs/guide.md and the tutorials the
+commands of onepass itself are run, on smaller models; those with files that are not here are parsed only. All of it in one folder for each document, where build/dev/bin is BIN_DIR and model.gguf
 the model in the box."""
 
 import glob
+import html
 import os
 import re
 import subprocess
@@ -16,8 +17,11 @@ import unittest
 
 PROGRAM, SOURCE_DIR, BIN_DIR = sys.argv[1:4]
 sys.path.insert(0, os.path.join(SOURCE_DIR, "scripts", "checks"))
+sys.path.insert(0, os.path.join(SOURCE_DIR, "scripts"))
 
 import check_docs  # noqa: E402
+import draw_schedule  # noqa: E402
+import record_terminal  # noqa: E402
 
 STORIES = os.path.join(SOURCE_DIR, "models", "stories-12m-q8_0.gguf")
 SLOW = 120  # seconds until a command counts as stuck
@@ -102,8 +106,61 @@ class Document(unittest.TestCase):
 
 
 class ReadmeTest(Document):
-    def test_sessions(self):
-        self.assertGreater(self.run_document("README.md"), 0)
+    def test_commands(self):
+        """Of README.md; what needs another model than the one in the box is only parsed."""
+        count = 0
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "path"))
+            os.symlink(PROGRAM, os.path.join(folder, "path", "onepass"))
+            os.symlink(STORIES, os.path.join(folder, "model.gguf"))
+            for number, info, lines in check_docs.blocks(check_docs.read(SOURCE_DIR, "README.md")):
+                for line in lines if info == "sh" else ():
+                    words = line.split()
+                    if words and words[0].startswith("scripts/"):
+                        self.assertTrue(os.access(os.path.join(SOURCE_DIR, words[0]), os.X_OK), line)
+                    elif words and words[0] == "onepass":
+                        away = re.search(r"(\S+\.gguf)", line)[1] != "model.gguf"
+                        printed = self.shell(folder, f"README.md:{number}", line + (" --device nowhere" if away else ""),
+                                             (1,) if away else (0,))
+                        self.assertRegex("".join(printed), "nowhere|No such file|not found" if away else ".")
+                    else:
+                        continue
+                    count += 1
+        self.assertGreaterEqual(count, 6)
+
+    def test_figures_are_measured(self):
+        text = check_docs.read(SOURCE_DIR, "README.md")
+        section = text[text.index("## How fast it is"):text.index("## How it works")]
+        measured = check_docs.read(SOURCE_DIR, "docs/benchmarks.md")
+        rows = re.findall(r"^\| (\w[\w.-]*) (q\d_\d) \|(.*)\|$", section, re.MULTILINE)
+        self.assertEqual(len(rows), 6)
+        for model, form, cells in rows:
+            found = [row for row in measured.split("\n") if re.match(rf"\| {re.escape(model)}[ -]{form} ", row)
+                     and all(re.search(rf"(?<![\d.,]){re.escape(cell.strip())}(?![\d,]|\.\d)", row)
+                             for cell in cells.split("|"))]
+            self.assertTrue(found, f"{model} {form}{cells}: no such row in docs/benchmarks.md")
+        for ratio in re.search(r"were at ([\d., and]+) times llama.cpp", section)[1].replace("and", ",").split(","):
+            if ratio.strip():
+                self.assertRegex(measured, rf"\| {re.escape(ratio.strip())}(?: \(required 1.1\))? \| \d+ % \|")
+
+    def test_recording(self):
+        """docs/terminal.svg shows what the program prints."""
+        picture = check_docs.read(SOURCE_DIR, "docs/terminal.svg")
+        shown = html.unescape(re.search(r"<desc>(.*)</desc>", picture, re.DOTALL)[1])
+        _, printed = record_terminal.play(PROGRAM)
+        self.assertEqual([line for line in shown.split("\n") if line.startswith("$ ")],
+                         [f"$ {command}" for command in record_terminal.SESSION])
+        self.assertIsNone(difference(shown.split("\n"), printed.split("\n")),
+                          f"run scripts/record_terminal.py; it prints\n{printed}")
+
+    def test_schedule(self):
+        """docs/schedule.svg is the plan of today, on a machine of the same kind."""
+        with tempfile.NamedTemporaryFile("r", suffix=".svg") as file:
+            draw_schedule.main([PROGRAM, file.name])
+            drawn = file.read()
+        picture = check_docs.read(SOURCE_DIR, "docs/schedule.svg")
+        texts = [re.sub(r"\d+ tiles?, ", "", text) for text in re.findall(r"<text[^>]*>([^<]*)<", picture)]
+        self.assertEqual(texts, [re.sub(r"\d+ tiles?, ", "", text) for text in re.findall(r"<text[^>]*>([^<]*)<", drawn)])
 
 
 class TutorialsTest(Document):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -227,6 +228,14 @@ class ChatTest(unittest.TestCase):
 
 
 class ExampleTest(unittest.TestCase):
+    def test_story(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(support.STORIES, os.path.join(folder, "model.gguf"))
+            path = os.path.join(support.SOURCE_DIR, "examples", "python_story.py")
+            result = subprocess.run([sys.executable, path], env=dict(os.environ, PYTHONPATH=support.PYTHON_DIR),
+                                    cwd=folder, check=True, capture_output=True, text=True)
+        self.assertEqual(result.stdout, onepass.Model(support.STORIES).generate("Once upon a time").text)
+
     def test_chat(self):
         environment = dict(os.environ, PYTHONPATH=support.PYTHON_DIR)
         folder = support.SOURCE_DIR

@@ -41,6 +41,7 @@ class MakeSite(ScriptTest):
         self.write("include/onepass/plan.h", HEADER)
         self.write("include/onepass/tables/x.def", "// ROW(name, id)\nROW(first, 1)\nROW(second, 2)\n")
         self.write("examples/snippets/graph.cpp", "// [plan.h]\nplan.run();\n// [plan.h]\n")
+        self.write("README.md", "# It\n\n![p](docs/x/p.svg) [all](docs/README.md)\n")
         self.write("docs/README.md", "# Docs\n\n[b](b.md) [a](a.md#some-words) [code](../x.cpp)\n")
         self.write("docs/a.md", "# A\n\n## Some words\n\n![p](x/p.svg) [up](README.md)\n\n```sh\n[c](a.md)\n```\n")
         self.write("docs/b.md", "# B of `b`\n")
@@ -56,11 +57,13 @@ class MakeSite(ScriptTest):
 
     def test_pages(self):
         pages = make_site.prepare(os.path.join(self.root, "out"))
-        self.assertEqual(pages, ["docs/b.md", "docs/a.md", "docs/README.md"])
-        a, index = (check_docs.read(self.root, "out/docs/" + name) for name in ("a.md", "README.md"))
+        self.assertEqual(pages, ["README.md", "docs/README.md", "docs/b.md", "docs/a.md"])
+        start, a, index = (check_docs.read(self.root, "out/" + name)
+                           for name in ("README.md", "docs/a.md", "docs/README.md"))
+        self.assertEqual(start, "# It {#mainpage}\n\n![p](p.svg) [all](@ref page_docs_README)\n")
         self.assertEqual(a, "# A {#page_docs_a}\n\n## Some words {#page_docs_a_some_words}\n\n"
-                            "![p](p.svg) [up](@ref index)\n\n```{.sh}\n[c](a.md)\n```\n")
-        self.assertEqual(index, "# Docs {#mainpage}\n\n[b](@ref page_docs_b) "
+                            "![p](p.svg) [up](@ref page_docs_README)\n\n```{.sh}\n[c](a.md)\n```\n")
+        self.assertEqual(index, "# Docs {#page_docs_README}\n\n[b](@ref page_docs_b) "
                                 "[a](@ref page_docs_a_some_words) code\n")
 
     def test_a_warning_is_an_error(self):
