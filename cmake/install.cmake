@@ -18,6 +18,13 @@ if(TARGET onepass-cli)
   install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
     DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+  # Of what is linked in or included, as Debian has it.
+  foreach(package libcli11-dev libexpected-dev libfast-float-dev libpcre2-dev libutf8proc-dev)
+    if(EXISTS /usr/share/doc/${package}/copyright)
+      install(FILES /usr/share/doc/${package}/copyright
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package})
+    endif()
+  endforeach()
   if(onepass_generated_dir)
     # Where zsh looks: Debian keeps the folder of the name used elsewhere for administrators.
     if(EXISTS /etc/debian_version)

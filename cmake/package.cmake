@@ -1,5 +1,5 @@
-# A Debian package with all that is installed: cpack -G DEB in the build folder.
-set(CPACK_GENERATOR DEB)
+# An archive and a Debian package with all that is installed: cpack in the build folder (docs/release.md).
+set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_NAME onepass)
 set(CPACK_PACKAGE_VENDOR "onepass developers")
 set(CPACK_PACKAGE_CONTACT "onepass developers <onepass@localhost>")
@@ -9,7 +9,8 @@ set(CPACK_PACKAGE_DESCRIPTION
 pass is recorded once, fused, ordered by its exact dependencies and replayed
 for each token. Reads GGUF files, MLX and Hugging Face folders; comes with a
 small story model.")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PACKAGE_FILE_NAME onepass-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_DEBIAN_PACKAGE_NAME onepass)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

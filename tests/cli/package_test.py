@@ -1,13 +1,19 @@
-"""package_test.py CPACK BUILD_DIR [unittest arguments]: the Debian package, built, installed into a
-folder that plays the root of a system, used there and removed."""
+"""package_test.py CPACK BUILD_DIR [unittest arguments]: the archive and the Debian package: built, unpacked,
+installed into a folder that plays the root of a system, used there and removed."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+
+SOURCE_DIR = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE_DIR, "scripts", "checks"))
+
+import check_release  # noqa: E402
 
 CPACK, BUILD_DIR = sys.argv[1:3]
 SLOW = 280  # seconds until a command counts as stuck
@@ -34,11 +40,13 @@ class PackageTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         # Fast to make; what is shipped is packed tighter.
-        run(CPACK, "-G", "DEB", "-B", cls.folder.name, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip",
+        run(CPACK, "-G", "DEB;TGZ", "-B", cls.folder.name, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip",
             "--config", os.path.join(BUILD_DIR, "CPackConfig.cmake"), cwd=cls.folder.name)
         packages = [n for n in os.listdir(cls.folder.name) if n.endswith(".deb")]
         assert len(packages) == 1, packages
         cls.package = os.path.join(cls.folder.name, packages[0])
+        [archive] = [n for n in os.listdir(cls.folder.name) if n.endswith(".tar.gz")]
+        cls.archive = os.path.join(cls.folder.name, archive)
 
     def scratch(self):
         folder = tempfile.TemporaryDirectory()
@@ -74,6 +82,30 @@ class PackageTest(unittest.TestCase):
         out = run(os.path.join(root, "usr/bin/onepass"), "generate", "-n", "4", "-p", "Once")
         self.assertIn("device: ", out)
         self.assertIn(root, run(os.path.join(root, "usr/bin/onepass"), "doctor", "--quick"))
+
+    def test_the_archive_runs_where_it_is_unpacked(self):
+        root = self.scratch()
+        with tarfile.open(self.archive) as archive:
+            archive.extractall(root)
+        [name] = os.listdir(root)
+        self.assertRegex(name, r"^onepass-\d+\.\d+\.\d+-Linux-[a-z0-9_]+$")
+        # Nothing of the machine that built it: no variables, no path.
+        out = run(os.path.join(root, name, "bin", "onepass"), "generate", "-n", "4", "-p", "Once", env={})
+        self.assertIn("device: ", out)
+        self.assertIn("lib", os.listdir(os.path.join(root, name)))
+
+    def test_needs_only_what_the_system_has(self):
+        root = self.scratch()
+        run("dpkg-deb", "-x", self.package, root)
+        binaries = [os.path.join(root, f) for f in files_in(root)
+                    if f == "usr/bin/onepass" or re.search(r"libonepass\.so[.\d]*$", f)]
+        self.assertGreaterEqual(len(binaries), 2)
+        status = check_release.main(["--program", os.path.join(root, "usr/bin/onepass"), *binaries])
+        self.assertEqual(status, 0)
+        depends = re.search(r"(?m)^Depends: (.*)$", run("dpkg-deb", "--field", self.package))
+        if depends:
+            packages = {word.split()[0] for word in depends.group(1).split(", ")}
+            self.assertEqual(packages - {"libc6", "libgcc-s1", "libstdc++6"}, set())
 
     def test_installs_and_goes_without_a_trace(self):
         root = self.scratch()
