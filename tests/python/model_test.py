@@ -274,7 +274,7 @@ class InterruptTest(unittest.TestCase):
         self.assertLess(best, 0.05)
 
     def test_a_text(self):
-        model = onepass.Model("synthetic:smollm135m:q4_0", onepass.Device("cpu", threads=2))
+        model = onepass.Model("synthetic:stories15m:q4_0", onepass.Device("cpu", threads=2))
         for on_piece in (None, lambda text, token: None):
             sequence = model.sequence(4096)
 
