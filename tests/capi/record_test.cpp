@@ -405,6 +405,8 @@ TEST(CApiNull, EveryPointerIsChecked) {
       onepass_sequence_logits(nullptr, &f, 1),
       onepass_sequence_length(nullptr, &u, &u),
       onepass_sequence_truncate(nullptr, 0),
+      onepass_sequence_cancel(nullptr),
+      onepass_chat_prompt(nullptr, "[]", nullptr, &c, 1, &size),
       onepass_generate(nullptr, "a", 1, nullptr, nullptr),
       onepass_generate_tokens(nullptr, &u, 1, nullptr, nullptr),
   };
