@@ -66,6 +66,14 @@ std::vector<PreCase> pre_cases() {
       {"gpt-4o",
        {CASED FOLDED "?" CASED_2 FOLDED R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" SPACES}},
       {"gemma4", {R"([^\n]+|[\n]+)"}},
+      {"glm4", {FOLDED R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" SPACES}},
+      {"stablelm2", {FOLDED R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" SPACES}},
+      {"exaone", {R"(\p{N})", GPT2}},
+      {"olmo", {GPT2}},
+      {"deepseek-v3",
+       {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+)",
+        R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+        R"(| ?[\p{P}\p{S}]+[\r\n]*)" SPACES}},
   };
 }
 

@@ -112,15 +112,12 @@ Result<Spec> make_spec(VocabularyData data) {
     ONEPASS_ASSIGN(spec.stages, stages_for(pre));
   }
 
-  const bool llama3 =
-      is_one_of(pre, {"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"});
-  spec.ignore_merges = !scores && !gemma4 && (llama3 || pre == "tekken");
+  const PreFlags flags = pre_flags(pre);
+  spec.ignore_merges = !scores && flags.whole_words;
   spec.whole_newlines = gemma4;
   spec.byte_fallback = scores || gemma4;
   spec.space_marks = scores || gemma4;
-  spec.cleans_up_spaces =
-      !scores && !pre.starts_with("deepseek-") &&
-      !is_one_of(pre, {"qwen2", "megrez", "qwen35", "tekken", "smollm", "command-r"});
+  spec.cleans_up_spaces = !scores && flags.cleans_up_spaces;
 
   const bool space_prefix = data.add_space_prefix.value_or(scores);
   if (space_prefix) spec.normalizers.push_back(Prepend{" "});
@@ -140,8 +137,7 @@ Result<Spec> make_spec(VocabularyData data) {
   // Byte-level vocabularies drop a byte without a token.
   if (!byte_level) spec.unknown = spec.ids.unknown;
 
-  const bool add_bos =
-      gemma4 || data.add_bos.value_or(scores || (byte_level && (llama3 || pre == "tekken")));
+  const bool add_bos = gemma4 || data.add_bos.value_or(scores || (byte_level && flags.adds_bos));
   if (add_bos && spec.ids.bos) spec.prefix.push_back(*spec.ids.bos);
   if (data.add_eos.value_or(false) && spec.ids.eos) spec.suffix.push_back(*spec.ids.eos);
   read_specials(data, spec);

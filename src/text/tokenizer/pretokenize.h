@@ -120,6 +120,13 @@ std::string unicode_form(UnicodeForm form, std::string_view text);
 
 // The stages for a value of tokenizer.ggml.pre ("" or "default": the default ones).
 Result<std::vector<Stage>> stages_for(std::string_view pre);
+// What else such a value means.
+struct PreFlags {
+  bool cleans_up_spaces = false;  // in front of marks, where tokens become text
+  bool whole_words = false;       // a word that is a token stays whole, whatever the merges say
+  bool adds_bos = false;          // where no key says
+};
+PreFlags pre_flags(std::string_view pre) noexcept;
 // The written-out rule for a regular expression of tokenizer.json, else a compiled one.
 Result<Rule> rule_for(std::string_view pattern);
 
