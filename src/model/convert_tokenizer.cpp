@@ -69,6 +69,10 @@ VocabularyData base_vocabulary(const Spec& spec, std::uint32_t vocab) {
     data.types.push_back(static_cast<std::int32_t>(TokenType::unused));
   }
   data.ids = spec.ids;
+  for (const std::uint32_t end : spec.reply_ends) {  // GGUF files can name three
+    if (end == data.ids.eos || end == data.ids.eot || end == data.ids.eom) continue;
+    (!data.ids.eos ? data.ids.eos : !data.ids.eot ? data.ids.eot : data.ids.eom) = end;
+  }
   data.add_bos = !spec.prefix.empty();
   data.add_eos = !spec.suffix.empty();
   return data;
@@ -133,6 +137,8 @@ Status set_vocabulary(const VocabularyData& data, io::GgufOutput& out) {
   const std::pair<const char*, std::optional<std::uint32_t>> ids[] = {
       {"bos_token_id", data.ids.bos},
       {"eos_token_id", data.ids.eos},
+      {"eot_token_id", data.ids.eot},
+      {"eom_token_id", data.ids.eom},
       {"unknown_token_id", data.ids.unknown},
       {"padding_token_id", data.ids.padding},
       {"seperator_token_id", data.ids.separator},
@@ -182,13 +188,15 @@ std::string pre_tokenizer(std::string_view pre) {
   const auto words = [](const char* pattern) {
     return sequence("pretokenizers", {split_step(pattern), byte_level(false)});
   };
-  if (one_of({"gpt-2", "phi-2", "mpt", "exaone4"})) return byte_level(true);
-  if (one_of({"qwen2", "deepseek-r1-qwen", "megrez"})) return words(qwen2_pattern);
+  if (one_of({"gpt-2", "phi-2", "mpt", "exaone4", "olmo", "trillion"})) return byte_level(true);
+  if (one_of({"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan"})) {
+    return words(qwen2_pattern);
+  }
   if (pre == "qwen35") return words(qwen35_pattern);
   if (one_of({"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"})) {
     return words(llama3_pattern);
   }
-  if (one_of({"smollm", "starcoder", "refact", "command-r"})) {
+  if (one_of({"smollm", "starcoder", "refact", "command-r", "exaone"})) {
     return sequence("pretokenizers",
                     {"{\"type\":\"Digits\",\"individual_digits\":true}", byte_level(true)});
   }
@@ -363,7 +371,8 @@ Result<bool> tokenizer_to_gguf(const std::string& folder, std::uint32_t vocab,
       if (texts.error().code == ErrorCode::not_found) return false;
       return texts.error();
     }
-    ONEPASS_ASSIGN(const Spec spec, spec_from_json(texts->tokenizer, texts->config));
+    ONEPASS_ASSIGN(Spec spec, spec_from_json(texts->tokenizer, texts->config));
+    spec.reply_ends = texts->ends;
     ONEPASS_ASSIGN(const Tokenizer wanted, Tokenizer::create(spec));
     ONEPASS_ASSIGN(const VocabularyData data, find_vocabulary(spec, wanted, vocab));
     ONEPASS_TRY(set_vocabulary(data, out));
@@ -402,6 +411,14 @@ Result<bool> tokenizer_to_folder(const io::Gguf& file, const std::string& folder
     }
     ONEPASS_TRY(os::write_file(folder + "/tokenizer.json", json));
     ONEPASS_TRY(os::write_file(folder + "/tokenizer_config.json", config));
+    std::string ends;
+    for (const auto& id : {data.ids.eos, data.ids.eot, data.ids.eom}) {
+      if (id) ends += (ends.empty() ? "" : ", ") + std::to_string(*id);
+    }
+    if (data.ids.eot || data.ids.eom) {
+      ONEPASS_TRY(os::write_file(folder + "/generation_config.json",
+                                 "{\n  \"eos_token_id\": [" + ends + "]\n}\n"));
+    }
     return true;
   });
 }

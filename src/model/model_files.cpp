@@ -95,7 +95,7 @@ class FolderModel final : public ModelFiles {
   }
   Result<Tokenizer> tokenizer() override {
     ONEPASS_ASSIGN(const TokenizerTexts texts, read_tokenizer_texts(path_));
-    return Tokenizer::from_json(texts.tokenizer, texts.config);
+    return Tokenizer::from_json(texts.tokenizer, texts.config, texts.ends);
   }
   Result<std::string> chat_template() override { return folder_chat_template(path_); }
   Result<io::Json> folder_config() override {
@@ -186,6 +186,21 @@ Result<TokenizerTexts> read_tokenizer_texts(const std::string& folder) {
   auto config = io::read_text(folder + "/tokenizer_config.json", io::max_config_bytes);
   if (!config && config.error().code != ErrorCode::not_found) return std::move(config).error();
   if (config) texts.config = std::move(*config);
+  for (const char* file : {"/config.json", "/generation_config.json"}) {
+    const auto text = io::read_text(folder + file, io::max_config_bytes);
+    if (!text && text.error().code == ErrorCode::not_found) continue;
+    ONEPASS_TRY(text);
+    ONEPASS_ASSIGN(const io::JsonDocument document, io::JsonDocument::parse(*text));
+    const io::Json ids = document.root()["eos_token_id"];
+    const auto add = [&](const io::Json& id) -> Status {
+      ONEPASS_ASSIGN(const std::uint64_t n, id.integer(max_vocab));
+      texts.ends.push_back(static_cast<std::uint32_t>(n));
+      return {};
+    };
+    if (ids.is_null()) continue;
+    if (!ids.is(io::JsonKind::array)) ONEPASS_TRY(add(ids));
+    for (const io::Json id : ids.items()) ONEPASS_TRY(add(id));
+  }
   return texts;
 }
 

@@ -63,6 +63,7 @@ class ModelFiles {
 
 struct TokenizerTexts {
   std::string tokenizer, config;  // tokenizer.json and tokenizer_config.json, which may be missing
+  std::vector<std::uint32_t> ends;  // eos_token_id of config.json and generation_config.json
 };
 Result<TokenizerTexts> read_tokenizer_texts(const std::string& folder);
 

@@ -453,8 +453,10 @@ Result<Spec> text::spec_from_json(std::string_view tokenizer_json, std::string_v
 }
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
-                                       std::string_view config_json) {
+                                       std::string_view config_json,
+                                       std::span<const std::uint32_t> reply_ends) {
   ONEPASS_ASSIGN(Spec spec, spec_from_json(tokenizer_json, config_json));
+  spec.reply_ends.assign(reply_ends.begin(), reply_ends.end());
   return create(std::move(spec));
 }
 

@@ -68,8 +68,9 @@ struct Spec {
   std::vector<std::uint32_t> suffix;
 
   SpecialIds ids;
-  bool space_marks = false;          // U+2581 in tokens stands for a space
-  bool strip_leading_space = false;  // of decoded text
+  std::vector<std::uint32_t> reply_ends;  // besides eos, eot and eom
+  bool space_marks = false;               // U+2581 in tokens stands for a space
+  bool strip_leading_space = false;       // of decoded text
   bool cleans_up_spaces = false;
 };
 

@@ -231,6 +231,9 @@ void Tokenizer::State::find_reply_ends() {
   for (const auto& id : {spec.ids.eos, spec.ids.eot, spec.ids.eom}) {
     if (id) reply_ends.push_back(*id);
   }
+  for (const std::uint32_t id : spec.reply_ends) {
+    if (id < spec.tokens.size()) reply_ends.push_back(id);
+  }
   for (const std::string_view name : reply_end_names) {
     const std::uint32_t id = by_text.find(name);
     if (id != no_id &&

@@ -46,9 +46,11 @@ class Tokenizer {
  public:
   static Result<Tokenizer> create(text::Spec spec);
   static Result<Tokenizer> from_vocabulary(VocabularyData data);
-  // The text of tokenizer.json, and of tokenizer_config.json where there is one.
+  // The text of tokenizer.json, and of tokenizer_config.json where there is one; tokens after which
+  // a reply is complete, besides those that these say.
   static Result<Tokenizer> from_json(std::string_view tokenizer_json,
-                                     std::string_view config_json = {});
+                                     std::string_view config_json = {},
+                                     std::span<const std::uint32_t> reply_ends = {});
 
   // Any bytes; those that are no UTF-8 go through byte tokens.
   Result<std::vector<std::uint32_t>> encode(std::string_view text,
