@@ -22,7 +22,7 @@ def load_bindings(folder=None):
 class Model:
     """A model and one sequence."""
 
-    def __init__(self, lib, path, threads, context, batch=512, f32_cache=False):
+    def __init__(self, lib, path, threads, context, batch=512, f32_cache=False, flash=True):
         self.lib = lib
         self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
         if not self.model:
@@ -33,6 +33,8 @@ class Model:
         params.n_threads = params.n_threads_batch = threads
         if f32_cache:
             params.type_k = params.type_v = 0
+        if not flash:  # which rounds keys and values to f16 on its way
+            params.flash_attn_type = 0
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             raise RuntimeError(f"llama.cpp has no context for {path}")

@@ -16,17 +16,6 @@ const Architecture* const table[] = {
 #include "model/families/families.def"
 };
 
-// Words of a list separated by spaces.
-std::vector<std::string_view> words_of(std::string_view list) {
-  std::vector<std::string_view> words;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find(' '), list.size());
-    words.push_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return words;
-}
-
 bool has_word(std::string_view list, std::string_view word) noexcept {
   while (!list.empty()) {
     const std::size_t end = std::min(list.find(' '), list.size());
@@ -159,6 +148,26 @@ constexpr Harmless members[] = {
     {"max_window_layers", "for use_sliding_window, which is off"},
     {"use_sliding_window", no_feature, 0.0},
     {"use_mrope", no_feature, 0.0},
+    {"decoder_sparse_step", "every layer has experts", 1.0},
+    {"moe_layer_freq", "every layer has experts", 1.0},
+    {"mlp_only_layers", no_feature, 0.0},
+    {"n_group", no_feature, 1.0},
+    {"topk_group", no_feature, 1.0},
+    {"use_bias", by_tensors},
+    {"use_qkv_bias", by_tensors},
+    {"use_qk_norm", by_tensors},
+    {"qk_layernorm", by_tensors},
+    {"attention_out_bias", by_tensors},
+    {"use_parallel_residual", by_tensors},
+    {"scoring_func", "known of the architecture"},
+    {"topk_method", "known of the architecture"},
+    {"no_rope_layer_interval", "of layers whose heads do not turn", 4.0},
+    {"moe_layer_end_index", "the last layer"},
+    {"moe_use_aux_free", by_tensors},
+    {"moe_norm_min", "keeps a sum from 0"},
+    {"moe_capacity*", training},
+    {"residual_dropout", training},
+    {"moe_dropout_prob", training},
     {"rope_interleaved", no_feature, 0.0},
     {"use_bidirectional_attention", no_feature, 0.0},
     {"is_llama_config", python},
@@ -225,6 +234,16 @@ constexpr Purpose purposes[] = {
 
 }  // namespace
 
+std::vector<std::string_view> words_of(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(' '), list.size());
+    words.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return words;
+}
+
 std::span<const Architecture* const> architectures() noexcept { return table; }
 
 const Architecture* find_architecture(std::string_view name) noexcept {
@@ -236,7 +255,7 @@ const Architecture* find_architecture(std::string_view name) noexcept {
 
 const Architecture* find_model_type(std::string_view model_type) noexcept {
   for (const Architecture* a : table) {
-    if (has_word(a->model_types, model_type)) return a;
+    if (has_word(a->model_types, model_type) || a->mixture_type == model_type) return a;
   }
   return nullptr;
 }
@@ -251,6 +270,7 @@ std::string_view nearest_model_type(std::string_view model_type) {
   std::vector<std::string_view> known;
   for (const Architecture* a : table) {
     for (const std::string_view word : words_of(a->model_types)) known.push_back(word);
+    if (!a->mixture_type.empty()) known.push_back(a->mixture_type);
   }
   return nearest(model_type, known);
 }
@@ -289,6 +309,8 @@ std::uint32_t extent(Extent e, const ModelConfig& c, std::uint32_t layer) noexce
       return c.head_dim_of(layer);
     case Extent::heads:
       return c.n_heads;
+    case Extent::kv_heads:
+      return c.n_kv_heads;
     case Extent::ffn:
       return c.ffn_dim_of(layer);
     case Extent::experts:
@@ -337,9 +359,28 @@ std::string gguf_part(const TensorRow& row, std::uint32_t layer) {
   return "blk." + std::to_string(layer) + "." + std::string(row.gguf);
 }
 
-std::string folder_part(const TensorRow& row, std::uint32_t layer) {
-  if (row.hf.empty() || row.where == Where::model) return std::string(row.hf);
-  return "model.layers." + std::to_string(layer) + "." + std::string(row.hf);
+std::vector<std::string> folder_parts(const TensorRow& row, std::uint32_t layer) {
+  const std::string front =
+      row.where == Where::model ? std::string() : "model.layers." + std::to_string(layer) + ".";
+  std::vector<std::string> names;
+  for (const std::string_view word : words_of(row.hf)) names.push_back(front + std::string(word));
+  return names;
+}
+
+std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c) noexcept {
+  return row.form == TensorForm::experts ? c.n_experts : row_count(row, c);
+}
+
+std::string piece_name(std::string_view name, std::uint32_t piece) {
+  const std::size_t at = name.find("{}");
+  if (at == name.npos) return std::string(name);
+  return std::string(name.substr(0, at)) + std::to_string(piece) + std::string(name.substr(at + 2));
+}
+
+bool pairs_rows(const Architecture& a) noexcept {
+  return a.rope == ops::RopeMode::interleaved &&
+         std::any_of(a.tensors.begin(), a.tensors.end(),
+                     [](const TensorRow& row) { return row.transform == Transform::paired; });
 }
 
 const Harmless* find_harmless(std::span<const Harmless> rows, std::string_view name) noexcept {

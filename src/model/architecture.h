@@ -46,7 +46,7 @@ auto& at(ModelConfig& c) {
 // A number of ModelConfig, and what files call it. Exactly one of count, number and flag is set.
 struct Key {
   std::string_view gguf{};  // behind the architecture's name; empty: GGUF files have none
-  std::string_view json{};  // in config.json, likewise
+  std::string_view json{};  // in config.json, likewise; some have several, by spaces: see first_of
   std::uint32_t& (*count)(ModelConfig&) = nullptr;
   float& (*number)(ModelConfig&) = nullptr;
   bool& (*flag)(ModelConfig&) = nullptr;
@@ -69,6 +69,7 @@ enum class Extent : std::uint8_t {
   keys,     // all heads of keys or values
   head,
   heads,
+  kv_heads,
   ffn,
   experts,
   expert_ffn,
@@ -96,9 +97,13 @@ enum class Where : std::uint8_t {
 enum class Need : std::uint8_t { required, usual, optional, never };
 enum class TensorForm : std::uint8_t {
   vector,   // [cols] of f32 on the device
+  vectors,  // [rows, cols], likewise: one for each head
   matrix,   // [rows, cols]
   experts,  // [experts, rows, cols]
 };
+constexpr bool is_floats(TensorForm form) noexcept {
+  return form == TensorForm::vector || form == TensorForm::vectors;
+}
 // From a folder to GGUF.
 enum class Transform : std::uint8_t {
   none,
@@ -116,7 +121,9 @@ struct Target {
 // targets, where files differ: a file has one of them. A model with a size of 0 has no such tensor.
 struct TensorRow {
   std::string_view gguf;  // "attn_q": blk.N.attn_q.weight, or without blk.N of a model
-  std::string_view hf{};  // "self_attn.q_proj", likewise; empty: folders have none
+  // "self_attn.q_proj", likewise; empty: folders have none. Some have several, separated by spaces,
+  // of which the first is what we write. With {}: one tensor for each expert or head.
+  std::string_view hf{};
   Where where = Where::layers;
   TensorForm form = TensorForm::matrix;
   Target into[3]{};                  // one after the other
@@ -137,7 +144,18 @@ std::uint32_t row_count(const TensorRow& row, const ModelConfig& c, std::uint32_
 bool applies(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;
 // "blk.3.attn_q"; of a model's tensor the name itself. Without the suffix.
 std::string gguf_part(const TensorRow& row, std::uint32_t layer);
-std::string folder_part(const TensorRow& row, std::uint32_t layer);  // "model.layers.3.self_..."
+// "model.layers.3.self_...": every name that a folder may have for it. Without the suffix .weight;
+// one of another suffix has its whole name.
+std::vector<std::string> folder_parts(const TensorRow& row, std::uint32_t layer);
+// Tensors of a folder that such a name with {} stands for.
+std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c) noexcept;
+std::string piece_name(std::string_view name, std::uint32_t piece);
+constexpr bool has_pieces(std::string_view name) noexcept { return name.find("{}") != name.npos; }
+// Words of a list separated by spaces.
+std::vector<std::string_view> words_of(std::string_view list);
+constexpr std::string_view first_of(std::string_view list) noexcept {
+  return list.substr(0, list.find(' '));
+}
 // body(row, layer) for every tensor that a file of the model may have; an error ends it.
 template <class Body>
 Status for_each_tensor(const ModelConfig& c, const Body& body);
@@ -161,7 +179,8 @@ struct Architecture {
   std::string_view name;           // general.architecture
   std::string_view model_types{};  // model_type of config.json, separated by spaces; empty: none
   std::string_view class_name{};   // of Transformers
-  ops::RopeMode rope;              // as GGUF files order the rows; config.json always means neox
+  std::string_view mixture_type{}, mixture_class{};  // likewise, of models with experts
+  ops::RopeMode rope;  // as GGUF files order the rows; in folders neox where rows are paired
   // From the step's tokens to the hidden rows [rows, dim] that the output norm takes; stores the
   // rows' keys and values in the cache on the way.
   Tensor (*forward)(GraphSession& s, const ForwardArgs& args);
@@ -183,6 +202,9 @@ struct Architecture {
   // What follows from the numbers of a file; after all keys were read.
   void (*derive)(ModelConfig& c) = nullptr;
 };
+
+// Rows of heads have one order in folders and another one in GGUF files.
+bool pairs_rows(const Architecture& a) noexcept;
 
 // Null when it is not known.
 const Architecture* find_architecture(std::string_view name) noexcept;

@@ -249,6 +249,8 @@ Result<ModelConfig> read_config(const Gguf& file) {
     }
     const Keys keys(file, architecture);
     ONEPASS_TRY(read_keys(keys, c));
+    c.n_prediction_layers = std::min(c.n_prediction_layers, c.n_layers - 1);
+    c.n_layers -= c.n_prediction_layers;
     ONEPASS_TRY(read_rope(file, keys, c));
     ONEPASS_TRY(read_windows(keys, c));
     ONEPASS_TRY(finish_config(keys, c));

@@ -29,6 +29,7 @@ struct RopeConfig {
   std::uint32_t dims = 0;        // of a head that turn; even, 0: heads do not turn
   std::uint32_t dims_local = 0;  // of layers with a window; 0: as the others
   float base = 10000.0f;
+  float alpha = 0.0f;           // in a file that says the base apart from it
   float base_local = 10000.0f;  // of layers with a window, which are never scaled
   ops::RopeScaling scaling{};
   // Divisors of the angles [dims / 2], where the file has them among its numbers.

@@ -46,6 +46,7 @@ class Members {
       std::optional<double> number;
       if (const auto flag = value.boolean()) number = *flag ? 1.0 : 0.0;
       if (const auto n = value.number()) number = *n;
+      if (value.is(JsonKind::array) && value.size() == 0) number = 0.0;
       ONEPASS_TRY(check_harmless(find_harmless(harmless, key), number,
                                  [&value = value](std::string message) {
                                    return value.error(ErrorCode::unsupported, std::move(message));
@@ -110,32 +111,40 @@ class Members {
 class JsonKeys final : public KeyReader {
  public:
   explicit JsonKeys(const Members& members) : m_(members) {}
-  std::string name_of(const Key& key) const override { return std::string(key.json); }
-  bool has(const Key& key) const override { return !key.json.empty() && m_.has(key.json); }
+  std::string name_of(const Key& key) const override { return std::string(member(key)); }
+  bool has(const Key& key) const override { return !key.json.empty() && m_.has(member(key)); }
   bool is_null(const Key& key) const override {
     if (key.json.empty()) return false;
-    const Json value = m_.at(key.json);
+    const Json value = m_.at(member(key));
     return !value.is_missing() && value.is_null();
   }
   Result<std::uint64_t> integer(const Key& key, const ModelConfig&) const override {
-    return m_.at(key.json).integer();
+    return m_.at(member(key)).integer();
   }
   Result<double> number(const Key& key) const override {
-    const Json value = m_.at(key.json);
+    const Json value = m_.at(member(key));
     const auto number = value.number();
     if (!number) return value.error(ErrorCode::parse, "is not a number");
     return *number;
   }
-  Result<bool> flag(const Key& key) const override { return m_.at(key.json).boolean(); }
+  Result<bool> flag(const Key& key) const override { return m_.at(member(key)).boolean(); }
   Result<double> missing(const Key& key) const override {
-    ONEPASS_TRY(m_.required(key.json));
+    ONEPASS_TRY(m_.required(member(key)));
     return 0.0;
   }
   tl::unexpected<Error> refuse(ErrorCode code, const Key& key, std::string message) const override {
-    return m_.refuse(code, key.json, std::move(message));
+    return m_.refuse(code, member(key), std::move(message));
   }
 
  private:
+  // Of the names that a key has, the one that the file has, else the first.
+  std::string_view member(const Key& key) const {
+    for (const std::string_view word : words_of(key.json)) {
+      if (m_.has(word)) return word;
+    }
+    return first_of(key.json);
+  }
+
   const Members& m_;
 };
 
@@ -202,10 +211,12 @@ Status read_scaling(const Members& s, ModelConfig& c) {
 
 Status read_rope(const Members& m, ModelConfig& c) {
   RopeConfig& r = c.rope;
-  r.mode = ops::RopeMode::neox;
+  const Architecture& a = *c.architecture;
+  r.mode = a.rope == ops::RopeMode::interleaved && !pairs_rows(a) ? a.rope : ops::RopeMode::neox;
   ONEPASS_ASSIGN(const float part, m.number_or("partial_rotary_factor", 0.0, 1.0, 1.0f));
   r.dims = static_cast<std::uint32_t>(
       std::lround(static_cast<double>(part) * static_cast<double>(c.head_dim)));
+  ONEPASS_ASSIGN(r.dims, m.count_or("rotary_dim", c.head_dim, r.dims));
   if (r.dims == 0 || r.dims % 2 != 0 || (r.dims < c.head_dim && !c.architecture->partial_rotary)) {
     return m.refuse(ErrorCode::unsupported, "partial_rotary_factor",
                     std::to_string(r.dims) + " of " + std::to_string(c.head_dim) +
@@ -228,6 +239,13 @@ Status read_windows(const Members& m, ModelConfig& c) {
   std::uint32_t period = published;
   if (c.architecture->window_pattern) {
     for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"}) {
+      if (const auto letters = m.at(key).text()) {  // LLLG
+        if (letters->find('G') + 1 != letters->size() || letters->size() > max_layers) {
+          return m.refuse(ErrorCode::unsupported, key, "is " + io::clipped(*letters));
+        }
+        period = static_cast<std::uint32_t>(letters->size());
+        continue;
+      }
       ONEPASS_ASSIGN(period, m.count_or(key, max_layers, period));
     }
   }
@@ -249,6 +267,22 @@ Status read_windows(const Members& m, ModelConfig& c) {
     if (windows) c.local.push_back(local ? 1 : 0);
   }
   return {};
+}
+
+// A list of layers whose heads turn says what the architecture's table does.
+Status check_still_layers(const Members& m, const ModelConfig& c) {
+  const Json list = m.at("no_rope_layers");
+  if (list.is_null()) return {};
+  const std::vector<std::uint8_t>& still = c.rope.still;
+  bool same = list.is(JsonKind::array) && list.size() == c.n_layers;
+  std::size_t i = 0;
+  for (const Json item : list.items()) {
+    const auto turns = item.integer();
+    same = same && turns && (*turns == 0) == (i < still.size() && still[i] != 0);
+    ++i;
+  }
+  if (same) return {};
+  return m.refuse(ErrorCode::unsupported, "no_rope_layers", "is not the list of this architecture");
 }
 
 Status check_activation(const Members& m, const ModelConfig& c) {
@@ -356,6 +390,7 @@ Result<ModelConfig> read_config(const Json& json) {
     ONEPASS_TRY(read_windows(m, c));
     ONEPASS_TRY(check_activation(m, c));
     ONEPASS_TRY(finish_config(keys, c));
+    ONEPASS_TRY(check_still_layers(m, c));
     ONEPASS_TRY(m.check_all_used(common_harmless_members()));
     return c;
   });

@@ -90,20 +90,26 @@ Result<std::string> rope_scaling(const ModelConfig& c, const std::vector<float>&
 void put_keys(const ModelConfig& c, Members& m) {
   for (const Key& key : c.architecture->keys) {
     if (key.json.empty()) continue;
+    // Of two numbers with one name the latter is the one that the architecture uses.
+    const auto behind = c.architecture->keys.subspan(
+        static_cast<std::size_t>(&key - c.architecture->keys.data()) + 1);
+    const auto same = [&](const Key& other) { return first_of(other.json) == first_of(key.json); };
+    if (std::any_of(behind.begin(), behind.end(), same)) continue;
     double value = value_of(key, c);
     if (key.number == at<&ModelConfig::query_scalar> && value == 0.0) {
       const auto scale = static_cast<double>(c.attention_scale);
       value = scale == 0.0 ? c.head_dim : std::round(1.0 / (scale * scale));
     }
-    if (value == 0.0 && key.fallback != nullptr && key.fallback(c) == 0.0) continue;
+    const bool unsaid = key.fallback != nullptr && key.fallback(c) == 0.0;
+    if (value == 0.0 && unsaid && key.flag == nullptr) continue;
     if (value == 0.0 && key.null_is_zero) {
-      m.raw(key.json, "null");
+      m.raw(first_of(key.json), "null");
     } else if (key.count != nullptr) {
-      m.number(key.json, static_cast<std::uint64_t>(value));
+      m.number(first_of(key.json), static_cast<std::uint64_t>(value));
     } else if (key.number != nullptr) {
-      m.number(key.json, static_cast<float>(value));
+      m.number(first_of(key.json), static_cast<float>(value));
     } else {
-      m.boolean(key.json, value != 0.0);
+      m.boolean(first_of(key.json), value != 0.0);
     }
   }
 }
@@ -122,14 +128,17 @@ void put_windows(const ModelConfig& c, Members& m) {
 
 }  // namespace
 
-Result<std::string> config_json(const ModelConfig& c, const io::Gguf& file,
+Result<std::string> config_json(const ModelConfig& config, const io::Gguf& file,
                                 const std::vector<float>& rope_factors, DType type, bool tied,
                                 const std::string& quantization) {
   return guarded([&]() -> Result<std::string> {
+    ModelConfig c = config;
+    c.n_prediction_layers = 0;  // they are left out
     const Architecture& a = *c.architecture;
     Members m;
-    m.raw("architectures", "[" + io::json_text(a.class_name) + "]");
-    m.text("model_type", a.model_types.substr(0, a.model_types.find(' ')));
+    const bool mixture = c.n_experts > 0 && !a.mixture_type.empty();
+    m.raw("architectures", "[" + io::json_text(mixture ? a.mixture_class : a.class_name) + "]");
+    m.text("model_type", mixture ? a.mixture_type : first_of(a.model_types));
     m.text("hidden_act", activation_names(a.activation).front());
     put_keys(c, m);
     if (c.rope.dims != c.head_dim) {

@@ -30,11 +30,16 @@ struct Part {
   std::string name;        // in the folder
   std::uint64_t rows = 0;  // 0: a vector
   std::uint64_t cols = 0;
+  std::uint64_t experts = 0;    // of all of them together
+  std::uint64_t first_row = 0;  // of the tensor in the file
   bool affine = false;
   bool paired = false;
   float add = 0.0f;
 
-  std::uint64_t n_values() const { return std::max<std::uint64_t>(rows, 1) * cols; }
+  std::uint64_t n_values() const { return all_rows() * cols; }
+  std::uint64_t all_rows() const {
+    return std::max<std::uint64_t>(rows, 1) * std::max<std::uint64_t>(experts, 1);
+  }
   std::string module() const { return name.substr(0, name.rfind('.')); }
 };
 
@@ -76,7 +81,7 @@ class Converter {
     for (const Part& p : parts_) total += p.n_values();
     for (const Part& p : parts_) {
       RowStream stream;
-      stream.rows = p.rows == 0 ? 1 : p.rows;
+      stream.rows = p.all_rows();
       stream.cols = p.cols;
       stream.multiple = p.paired && p.rows != 0 ? c_.head_dim : 1;
       stream.threads = options_.threads;
@@ -111,30 +116,47 @@ class Converter {
     for (std::size_t i = 0; i < std::size(rope); ++i) {
       if (w.row->model != nullptr && w.row->model == rope[i]) return read_factors(w, factors_[i]);
     }
-    const bool pairs = a_.rope == ops::RopeMode::interleaved;
-    const bool fused = w.row->into[1].weights == &LayerWeights::k;
-    if (a_.model_types.empty() || w.row->hf.empty() || w.experts != 0 || (pairs && fused)) {
+    const bool pairs = pairs_rows(a_), fused = w.row->into[1].weights == &LayerWeights::k;
+    if (a_.model_types.empty() || w.row->hf.empty() || (pairs && fused)) {
       return io::fail_at(ErrorCode::unsupported, "there is no place for it in a folder", t.at,
                          io::clipped(t.name));
     }
-    const std::string module = folder_part(*w.row, w.layer);
-    Part p{.from = t,
-           .name = module + std::string(w.row->suffix),
-           .rows = w.rows,
-           .cols = w.cols,
-           .paired = pairs && w.row->transform == Transform::paired,
-           .add = w.row->transform == Transform::plus_one ? -1.0f : 0.0f};
-    p.affine = options_.bits != 0 && w.rows != 0 && p.cols % options_.group_size == 0;
     if (w.row->model == &Weights::output) has_head_ = true;
     if (w.row->model == &Weights::embedding) embedding_ = *t.dtype;
-    if (w.bias) {
-      parts_.push_back({.from = *w.bias,
-                        .name = module + ".bias",
-                        .cols = w.rows != 0 ? w.rows : w.cols,
-                        .paired = p.paired});
-    }
-    parts_.push_back(std::move(p));
+    const std::vector<std::string> names = folder_parts(*w.row, w.layer);
+    // MLX has all experts in one tensor.
+    const auto stacked = std::find_if(names.begin(), names.end(),
+                                      [](const std::string& name) { return !has_pieces(name); });
+    const bool as_mlx = options_.bits != 0 && w.experts != 0 && stacked != names.end();
+    add_pieces(w, as_mlx ? *stacked : names.front());
     return {};
+  }
+
+  void add_pieces(const WeightPart& w, const std::string& module) {
+    const TensorRow& row = *w.row;
+    const bool whole = row.suffix != ".weight", several = has_pieces(module);
+    Part p{.from = w.weight,
+           .name = {},
+           .rows = several && w.experts == 0 ? 0 : w.rows,
+           .cols = w.cols,
+           .experts = several ? 0 : w.experts,
+           .paired = pairs_rows(a_) && row.transform == Transform::paired,
+           .add = row.transform == Transform::plus_one ? -1.0f : 0.0f};
+    p.affine = options_.bits != 0 && p.rows != 0 && !row.plain && p.cols % options_.group_size == 0;
+    const std::uint32_t n = several ? piece_count(row, c_) : 1;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::string name = piece_name(module, i);
+      p.name = whole ? name : name + std::string(row.suffix);
+      p.first_row = i * std::max<std::uint64_t>(p.rows, 1);
+      if (w.bias) {
+        parts_.push_back({.from = *w.bias,
+                          .name = name + ".bias",
+                          .cols = w.rows != 0 ? w.rows : w.cols,
+                          .first_row = i,
+                          .paired = p.paired});
+      }
+      parts_.push_back(p);
+    }
   }
 
   Status read_factors(const WeightPart& w, std::vector<float>& values) {
@@ -148,7 +170,7 @@ class Converter {
     const std::uint64_t row_bytes = *storage_bytes(*p.from.dtype, p.cols);
     std::vector<std::byte> bytes(out.size() / static_cast<std::size_t>(p.cols) *
                                  static_cast<std::size_t>(row_bytes));
-    ONEPASS_TRY(source_.read(p.from, first * row_bytes, bytes));
+    ONEPASS_TRY(source_.read(p.from, (p.first_row + first) * row_bytes, bytes));
     ONEPASS_TRY(rows_to_f32(*p.from.dtype, bytes, out));
     if (p.add != 0.0f) {
       for (float& v : out) v += p.add;
@@ -210,13 +232,16 @@ Status add_tensors(const Converter& converter, const ConvertOptions& options,
   };
   for (const Part& p : converter.parts()) {
     report.values += p.n_values();
-    const std::uint64_t dims[] = {p.rows, p.cols};
+    std::vector<std::uint64_t> dims{p.cols};
+    if (p.rows != 0) dims.insert(dims.begin(), p.rows);
+    if (p.experts != 0) dims.insert(dims.begin(), p.experts);
     if (!p.affine) {
-      ONEPASS_TRY(add(p.name, type, std::span(dims).subspan(p.rows == 0 ? 1 : 0)));
+      ONEPASS_TRY(add(p.name, type, dims));
       continue;
     }
-    const std::uint64_t words[] = {p.rows, p.cols / 32 * options.bits};
-    const std::uint64_t groups[] = {p.rows, p.cols / options.group_size};
+    std::vector<std::uint64_t> words = dims, groups = dims;
+    words.back() = p.cols / 32 * options.bits;
+    groups.back() = p.cols / options.group_size;
     ONEPASS_TRY(add(p.name, *io::safetensors_type("U32"), words));
     ONEPASS_TRY(add(p.module() + ".scales", type, groups));
     ONEPASS_TRY(add(p.module() + ".biases", type, groups));

@@ -24,13 +24,17 @@ tl::unexpected<Error> unsupported(std::string field, std::string message) {
 struct Part {
   std::string name;                  // in GGUF
   std::uint64_t rows = 0, cols = 0;  // rows 0: a vector of cols values
+  std::uint64_t experts = 0;         // 0: one matrix
   DType type = DType::f32;
   StoredTensor weight{};
   std::optional<StoredAffine> affine{};
   bool paired = false;  // rows of heads to be ordered pairwise
   float factor = 1.0f;  // of every value
 
-  std::uint64_t n_values() const { return std::max<std::uint64_t>(rows, 1) * cols; }
+  std::uint64_t n_values() const { return all_rows() * cols; }
+  std::uint64_t all_rows() const {
+    return std::max<std::uint64_t>(rows, 1) * std::max<std::uint64_t>(experts, 1);
+  }
 };
 
 class Converter {
@@ -70,22 +74,23 @@ class Converter {
     }
     for (const Key& key : a_.keys) {
       const bool none = key.null_is_zero && value_of(key, c_) == 0.0;
-      if (none && key.fallback(c_) != 0.0) {
-        return unsupported(std::string(key.json), "GGUF files cannot say that there is none");
+      const bool unsaid = key.flag != nullptr && key.gguf.empty();
+      if ((none && key.fallback(c_) != 0.0) || (unsaid && key.fallback(c_) != value_of(key, c_))) {
+        return unsupported(std::string(first_of(key.json)), "GGUF files cannot say that");
       }
     }
     return {};
   }
 
   Status add(const WeightPart& w) {
-    const bool paired =
-        w.row->transform == Transform::paired && a_.rope == ops::RopeMode::interleaved;
-    if (a_.rope == ops::RopeMode::interleaved && w.row->into[1].weights == &LayerWeights::k) {
+    const bool paired = w.row->transform == Transform::paired && pairs_rows(a_);
+    if (pairs_rows(a_) && w.row->into[1].weights == &LayerWeights::k) {
       return unsupported(w.weight.name, "fused queries and keys of this architecture");
     }
     Part p{.name = w.name + std::string(w.row->suffix),
            .rows = w.rows,
            .cols = w.cols,
+           .experts = w.experts,
            .weight = w.weight,
            .affine = w.affine,
            .paired = paired};
@@ -210,8 +215,9 @@ Status set_scaling(const ModelConfig& c, const std::string& prefix, io::GgufOutp
   return {};
 }
 
-Status set_config(const ModelConfig& c, io::GgufOutput& out) {
+Status set_config(ModelConfig c, io::GgufOutput& out) {
   const Architecture& a = *c.architecture;
+  c.n_prediction_layers = 0;  // they are left out
   const std::string prefix = std::string(a.name) + ".";
   for (const Key& key : a.keys) {
     const double value = value_of(key, c);
@@ -219,6 +225,7 @@ Status set_config(const ModelConfig& c, io::GgufOutput& out) {
     // A scale that follows from others stands in the weights: see query_factor.
     const bool derived = key.json.empty() && key.number == at<&ModelConfig::attention_scale>;
     if (key.gguf.empty() || absent || derived) continue;
+    if (key.gguf.starts_with("expert_") && c.n_experts == 0) continue;
     const std::string name = prefix + std::string(key.gguf);
     if (key.count != nullptr) {
       ONEPASS_TRY(out.set(name, static_cast<std::uint32_t>(value)));
@@ -252,7 +259,7 @@ Status write_parts(const Converter& converter, const std::vector<Part>& parts,
   for (const Part& p : parts) total += p.n_values();
   for (const Part& p : parts) {
     RowStream stream;
-    stream.rows = p.rows == 0 ? 1 : p.rows;
+    stream.rows = p.all_rows();
     stream.cols = p.cols;
     stream.multiple = p.paired && p.rows != 0 ? head_dim : 1;
     stream.threads = options.threads;
@@ -310,9 +317,11 @@ Result<ConvertReport> folder_to_gguf(const std::string& folder, const std::strin
     }
     if (!report.tokenizer) ONEPASS_TRY(out.set("tokenizer.ggml.model", "none"));
     for (const Part& p : parts) {
-      const std::uint64_t dims[] = {p.cols, p.rows};
+      std::vector<std::uint64_t> dims{p.cols};
+      if (p.rows != 0) dims.push_back(p.rows);
+      if (p.experts != 0) dims.push_back(p.experts);
       const io::GgmlType& type = *io::ggml_type(static_cast<std::uint32_t>(info(p.type).ggml_id));
-      ONEPASS_TRY(out.add_tensor(p.name, type, std::span(dims).first(p.rows == 0 ? 1 : 2)));
+      ONEPASS_TRY(out.add_tensor(p.name, type, dims));
       ++report.tensors;
       report.values += p.n_values();
       report.bytes += *storage_bytes(p.type, p.n_values());

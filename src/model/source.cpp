@@ -105,12 +105,20 @@ void FolderSource::name_tensors() {
   const Status named =
       for_each_tensor(config_, [&](const TensorRow& row, std::uint32_t i) -> Status {
         if (row.hf.empty() || (tied_ && row.model == &Weights::output)) return {};
-        const std::string ours = gguf_part(row, i), theirs = folder_part(row, i);
+        const std::string ours = gguf_part(row, i);
+        const bool whole = row.suffix != ".weight";
         const float add = row.transform == Transform::plus_one ? 1.0f : 0.0f;
-        for (const char* suffix : {".bias", ".scales", ".biases"}) {
-          names_[ours + suffix] = {theirs + suffix, 0.0f};
+        for (const std::string& theirs : folder_parts(row, i)) {
+          const auto name = [&](std::string_view suffix, float plus) {
+            Name& n = names_[ours + std::string(suffix)];
+            n.theirs.push_back(whole ? theirs : theirs + std::string(suffix));
+            n.pieces = piece_count(row, config_);
+            n.add = plus;
+          };
+          name(row.suffix, add);
+          if (whole) continue;
+          for (const char* suffix : {".bias", ".scales", ".biases"}) name(suffix, 0.0f);
         }
-        names_[ours + std::string(row.suffix)] = {theirs + std::string(row.suffix), add};
         return {};
       });
   static_cast<void>(named);  // nothing in it fails
@@ -138,16 +146,54 @@ std::optional<StoredTensor> FolderSource::find(std::string_view name) const {
   }
   const auto named = names_.find(name);
   if (named == names_.end()) return std::nullopt;
-  const auto found = file_->find(named->second.theirs);
-  if (!found) return std::nullopt;
-  StoredTensor s = stored_of(*found->info);
-  s.add = named->second.add;
-  return s;
+  for (const std::string& theirs : named->second.theirs) {
+    std::optional<StoredTensor> s;
+    if (has_pieces(theirs)) {
+      s = join_pieces(theirs, named->second.pieces);
+    } else if (const auto found = file_->find(theirs)) {
+      s = stored_of(*found->info);
+    }
+    if (!s) continue;
+    s->add = named->second.add;
+    return s;
+  }
+  return std::nullopt;
+}
+
+std::optional<StoredTensor> FolderSource::join_pieces(const std::string& name,
+                                                      std::uint32_t n) const {
+  std::optional<StoredTensor> all;
+  std::vector<std::string> pieces;
+  std::string absent;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::string& piece = pieces.emplace_back(piece_name(name, i));
+    const auto found = file_->find(piece);
+    if (!found) {
+      if (absent.empty()) absent = piece;
+      continue;
+    }
+    const StoredTensor s = stored_of(*found->info);
+    if (!all) {
+      all = s;
+    } else if (s.type != all->type || s.rank != all->rank || s.dims != all->dims) {
+      if (all->bad_piece.empty()) all->bad_piece = piece;
+    }
+  }
+  if (!all) return all;
+  if (!absent.empty()) all->bad_piece = absent;
+  all->pieces = std::move(pieces);
+  all->bytes *= n;
+  if (all->rank < all->dims.size()) {
+    std::rotate(all->dims.begin(), all->dims.end() - 1, all->dims.end());
+    all->dims[0] = n;
+    ++all->rank;
+  }
+  return all;
 }
 
 std::string FolderSource::own_name(std::string_view name) const {
   const auto named = names_.find(name);
-  return named == names_.end() ? std::string(name) : named->second.theirs;
+  return named == names_.end() ? std::string(name) : piece_name(named->second.theirs.front(), 0);
 }
 
 std::vector<StoredTensor> FolderSource::stored() const {
@@ -174,16 +220,29 @@ Status FolderSource::read(const StoredTensor& tensor, std::uint64_t offset,
     std::copy_n(bytes.data() + offset, out.size(), out.data());
     return {};
   }
-  return file_->read(*file_->find(tensor.name), offset, out);
+  if (tensor.pieces.empty()) return file_->read(*file_->find(tensor.name), offset, out);
+  const std::uint64_t size = tensor.bytes / tensor.pieces.size();
+  while (!out.empty()) {
+    const std::uint64_t begin = offset % size;
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - begin, out.size()));
+    const auto piece = file_->find(tensor.pieces[static_cast<std::size_t>(offset / size)]);
+    ONEPASS_TRY(file_->read(*piece, begin, out.first(n)));
+    out = out.subspan(n);
+    offset += n;
+  }
+  return {};
 }
 
 Result<std::optional<AffineFormat>> FolderSource::affine(std::string_view part) const {
   return guarded([&]() -> Result<std::optional<AffineFormat>> {
     const auto named = names_.find(std::string(part) + ".scales");
     if (named == names_.end()) return std::optional<AffineFormat>();
-    const std::string& name = named->second.theirs;
+    std::string name;
+    for (const std::string& theirs : named->second.theirs) {
+      if (name.empty() && file_->find(piece_name(theirs, 0))) name = piece_name(theirs, 0);
+    }
+    if (name.empty()) return std::optional<AffineFormat>();
     const auto scales = file_->find(name);
-    if (!scales) return std::optional<AffineFormat>();
     const std::string module = name.substr(0, name.rfind('.'));
     const auto& list = quantization_.modules;
     const auto own = std::lower_bound(

@@ -36,6 +36,9 @@ struct StoredTensor {
   std::uint64_t at = Error::no_offset;  // of its description in the file
   float add = 0.0f;                     // to every value of a vector
   std::vector<float> scales{};          // of a matrix, or of each of several; none: 1
+  // Tensors of the file that it is made of, one after the other; none: it is one itself.
+  std::vector<std::string> pieces{};
+  std::string bad_piece{};  // the first one that is missing or not like the others
 };
 
 // MLX affine weights.
@@ -104,9 +107,11 @@ class FolderSource final : public WeightSource {
 
   ModelConfig config_;
   struct Name {
-    std::string theirs;
+    std::vector<std::string> theirs;  // what may be there instead of each other
+    std::uint32_t pieces = 0;         // of those with {}
     float add = 0.0f;
   };
+  std::optional<StoredTensor> join_pieces(const std::string& name, std::uint32_t n) const;
   std::map<std::string, Name, std::less<>> names_;  // by those of GGUF files
   Quantization quantization_;
   bool tied_ = false;  // the embedding is the output head too

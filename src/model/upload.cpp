@@ -144,32 +144,34 @@ Result<UploadedTensor> upload_rows(const Device& device, const WeightSource& sou
 
 Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource& source,
                                         const StoredAffine& stored, Format type,
-                                        std::uint64_t first_row, std::uint32_t rows,
-                                        std::uint32_t cols) {
+                                        std::uint64_t first_row, const Shape& shape) {
+  const std::uint64_t cols = shape.last(), rows = shape[shape.rank - 2];
+  const std::uint64_t matrices = shape.rank == 3 ? shape[0] : 1;
   const std::uint64_t scale_bytes =
-      std::uint64_t{cols} / stored.format.group_size * info(*stored.scales.dtype).block_bytes;
-  const std::uint64_t row_bytes[] = {std::uint64_t{cols} * stored.format.bits / 8, scale_bytes,
-                                     scale_bytes};
+      cols / stored.format.group_size * info(*stored.scales.dtype).block_bytes;
+  const std::uint64_t row_bytes[] = {cols * stored.format.bits / 8, scale_bytes, scale_bytes};
   const StoredTensor* parts[] = {&stored.weight, &stored.scales, &stored.biases};
   const std::uint64_t step =
       std::max<std::uint64_t>(1, step_bytes / row_bytes[0] / quant::group_rows) * quant::group_rows;
   UploadedTensor up;
-  const Shape shape{rows, cols};
-  ONEPASS_ASSIGN(up.buffer, device.allocate(*storage_bytes(type, shape), {.zero = false}));
+  const std::uint64_t matrix_bytes = *storage_bytes(type, shape) / matrices;
+  ONEPASS_ASSIGN(up.buffer, device.allocate(matrices * matrix_bytes, {.zero = false}));
   std::array<Workspace, 3> in_memory;
   Workspace out_memory;
-  for (std::uint64_t r = 0; r < rows; r += step) {
-    const std::uint64_t n = std::min<std::uint64_t>(step, rows - r);
+  for (std::uint64_t at = 0; at < matrices * rows;) {
+    const std::uint64_t m = at / rows, r = at % rows, n = std::min(step, rows - r);
     std::span<std::byte> in[3];
     for (std::size_t i = 0; i < 3; ++i) {
       in[i] = in_memory[i].take(static_cast<std::size_t>(n * row_bytes[i]));
-      ONEPASS_TRY(source.read(*parts[i], (first_row + r) * row_bytes[i], in[i]));
+      ONEPASS_TRY(source.read(*parts[i], (first_row + at) * row_bytes[i], in[i]));
     }
     const auto out = out_memory.take(static_cast<std::size_t>(*storage_bytes(type, n, cols)));
     ONEPASS_TRY(quant::pack_affine(
         {in[0], in[1], in[2], stored.format.bits, stored.format.group_size, *stored.scales.dtype},
         type, n, cols, out));
-    ONEPASS_TRY(device.write(up.buffer.view(*storage_bytes(type, r, cols), out.size()), out));
+    const std::uint64_t to = m * matrix_bytes + *storage_bytes(type, r, cols);
+    ONEPASS_TRY(device.write(up.buffer.view(to, out.size()), out));
+    at += n;
   }
   ONEPASS_TRY(up.buffer.set_immutable());
   up.tensor = up.buffer.tensor(type, shape);
@@ -180,9 +182,11 @@ Result<UploadedTensor> pack_affine_rows(const Device& device, const WeightSource
 
 Result<Linear> upload_affine(const Device& device, const WeightSource& source,
                              const StoredAffine& stored, std::uint64_t first_row,
-                             std::uint32_t rows, std::uint32_t cols, std::vector<Buffer>& buffers) {
+                             const Shape& shape, std::vector<Buffer>& buffers) {
   return guarded([&]() -> Result<Linear> {
     Linear l;
+    const std::uint32_t cols = shape.last(), rows = shape[shape.rank - 2];
+    const bool experts = shape.rank == 3;
     l.affine = stored.format;
     const DType scale_type = *stored.scales.dtype;
     const auto keep = [&](UploadedTensor up) {
@@ -190,14 +194,16 @@ Result<Linear> upload_affine(const Device& device, const WeightSource& source,
       return up.tensor;
     };
     const auto type = quant::affine_type(stored.format.bits, stored.format.group_size, scale_type);
-    const auto packed = type ? device_format(device, Op::matmul, *type, cols) : std::nullopt;
+    const auto packed =
+        type ? device_format(device, experts ? Op::matmul_id : Op::matmul, *type, cols)
+             : std::nullopt;
     if (packed) {
       ONEPASS_ASSIGN(UploadedTensor up,
-                     pack_affine_rows(device, source, stored, *packed, first_row, rows, cols));
+                     pack_affine_rows(device, source, stored, *packed, first_row, shape));
       l.weight = keep(std::move(up));
       return l;
     }
-    if (device.state().find_row(Op::matmul_affine, scale_type) == nullptr) {
+    if (experts || device.state().find_row(Op::matmul_affine, scale_type) == nullptr) {
       return io::fail_at(ErrorCode::unsupported,
                          stored.weight.name + " is quantized in a way that " + device.info().name +
                              " does not run",

@@ -68,7 +68,9 @@ class Planner {
   }
   std::optional<StoredTensor> find(const std::string& name) {
     std::optional<StoredTensor> found = source_.find(name);
-    if (found) used_.insert(found->name);
+    if (!found) return found;
+    used_.insert(found->name);
+    used_.insert(found->pieces.begin(), found->pieces.end());
     return found;
   }
 
@@ -87,6 +89,7 @@ class Planner {
       if (row.need == Need::required) absent_.push_back(&row);
       return {};
     }
+    ONEPASS_TRY(check_pieces(*found));
     ONEPASS_TRY(fill(row, *found));
     p.weight = *std::move(found);
     ONEPASS_TRY(take_affine(p));
@@ -96,7 +99,7 @@ class Planner {
       if (p.rows != 0) dims.push_back(p.rows);
       dims.push_back(p.cols);
       ONEPASS_TRY(check_shape(p.weight, dims));
-      if (row.form == TensorForm::vector) ONEPASS_TRY(check_floats(p.weight));
+      if (is_floats(row.form)) ONEPASS_TRY(check_floats(p.weight));
     }
     if (!row.together.empty()) {
       const std::string other = std::string(row.together) + std::string(row.suffix);
@@ -106,6 +109,16 @@ class Planner {
     ONEPASS_TRY(take_scale(p));
     plan_.parts.push_back(std::move(p));
     return {};
+  }
+
+  Status check_pieces(const StoredTensor& t) const {
+    if (t.bad_piece.empty()) return {};
+    Error e = make_error(ErrorCode::parse, t.bad_piece +
+                                               " is missing or not of the type and shape of the "
+                                               "others, of which the first is " +
+                                               t.name);
+    e.field = t.bad_piece;
+    return e;
   }
 
   static Status check_floats(const StoredTensor& t) {
@@ -170,8 +183,11 @@ class Planner {
     ONEPASS_ASSIGN(s.scales, part(".scales"));
     ONEPASS_ASSIGN(s.biases, part(".biases"));
     const std::uint64_t n = p.rows, k = p.cols;
-    const std::uint64_t words[] = {n, k * format->bits / 32};
-    const std::uint64_t groups[] = {n, k / format->group_size};
+    std::vector<std::uint64_t> words{n, k * format->bits / 32}, groups{n, k / format->group_size};
+    if (p.experts != 0) {
+      words.insert(words.begin(), p.experts);
+      groups.insert(groups.begin(), p.experts);
+    }
     ONEPASS_TRY(check_shape(s.weight, words));
     ONEPASS_TRY(check_shape(s.scales, groups));
     ONEPASS_TRY(check_shape(s.biases, groups));
@@ -236,7 +252,9 @@ class Planner {
   // Of a layer behind those that run.
   bool is_prediction(std::string_view name) const {
     for (std::uint32_t i = 0; i < c_.n_prediction_layers; ++i) {
-      if (name.starts_with("blk." + std::to_string(c_.n_layers + i) + ".")) return true;
+      const std::string layer = std::to_string(c_.n_layers + i) + ".";
+      if (name.starts_with("blk." + layer) || name.starts_with("model.layers." + layer))
+        return true;
     }
     return false;
   }

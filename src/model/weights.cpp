@@ -111,16 +111,19 @@ class Loader {
 
   // Rows [first, first + n) of a part.
   Status load_rows(const WeightPart& p, std::uint32_t first, std::uint32_t n, Linear& l) {
-    if (p.row->form == TensorForm::vector) {
+    if (is_floats(p.row->form)) {
       ONEPASS_ASSIGN(std::vector<float> values, floats(p.weight));
       if (p.row->cols == Extent::half_rope || p.row->cols == Extent::half_rope_wide) {
         ONEPASS_TRY(check_factors(p.weight, values));
       }
       if (p.row->spread) values.resize(c_.dim, values[0]);
       ONEPASS_ASSIGN(l.weight, upload_floats(values));
+      if (p.rows != 0) l.weight = tensor(l.weight.view, DType::f32, {p.rows, p.cols});
     } else if (p.affine) {
-      ONEPASS_ASSIGN(
-          l, upload_affine(model_.device_, source_, *p.affine, first, n, p.cols, model_.buffers_));
+      ONEPASS_ASSIGN(l,
+                     upload_affine(model_.device_, source_, *p.affine, first,
+                                   p.experts != 0 ? Shape{p.experts, n, p.cols} : Shape{n, p.cols},
+                                   model_.buffers_));
     } else {
       const Shape shape = p.experts != 0 ? Shape{p.experts, n, p.cols} : Shape{n, p.cols};
       StoredTensor scaled = p.weight;

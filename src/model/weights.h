@@ -33,7 +33,7 @@ struct Linear {
 
 // What a model has no tensor for is empty.
 struct LayerWeights {
-  Linear attn_norm;
+  Linear attn_norm, attn_norm_2;
   Linear q, k, v, o;
   Linear q_norm, k_norm;  // [head_dim], or of a whole row
   Linear sinks;           // [heads]: scores of a key without a value
@@ -92,7 +92,7 @@ Status read_rows(const WeightSource& source, const StoredTensor& stored, Format 
 // are. Buffers go to `buffers`.
 Result<Linear> upload_affine(const Device& device, const WeightSource& source,
                              const StoredAffine& stored, std::uint64_t first_row,
-                             std::uint32_t rows, std::uint32_t cols, std::vector<Buffer>& buffers);
+                             const Shape& shape, std::vector<Buffer>& buffers);
 
 // One weight of a model, and where it comes from.
 struct LoadedPart {

@@ -212,7 +212,6 @@ TEST(Convert, RefusesWhatTheOtherSideCannotSay) {
     ASSERT_FALSE(r) << what;
     EXPECT_EQ(r.error().code, ErrorCode::unsupported) << what;
   };
-  refuse({.architecture = "qwen3moe", .experts = 4}, "experts");
   refuse({.rope_factors = true}, "factors of nobody");
   refuse({.fused_qkv = true}, "fused rows in pairs");
   const TempFile file(RandomModel({}).writer.finish());

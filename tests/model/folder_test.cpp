@@ -254,7 +254,7 @@ const BadConfig bad_configs[] = {
     {"partial", unsupported, "partial_rotary_factor", "\"id2label\": []",
      "\"partial_rotary_factor\": 0.5"},
     {"activation", unsupported, "hidden_act", "\"id2label\": []", "\"hidden_act\": \"relu\""},
-    {"experts", unsupported, "num_local_experts", "\"id2label\": []", "\"num_local_experts\": 8"},
+    {"experts", not_found, "num_experts_per_tok", "\"id2label\": []", "\"num_local_experts\": 8"},
     {"bits_7", unsupported, "quantization.bits", "\"bits\": 4", "\"bits\": 7"},
     {"bits_missing", not_found, "quantization.bits", "\"bits\": 4,", ""},
     {"group_16", unsupported, "quantization.group_size", "\"group_size\": 64",

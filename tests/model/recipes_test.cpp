@@ -11,7 +11,7 @@
 
 #include "io/gguf_file.h"
 #include "model/architecture.h"
-#include "recipe_file.h"
+#include "model/recipe_file.h"
 #include "run/decoder.h"
 #include "support/temp_folder.h"
 

@@ -82,6 +82,7 @@ Content gguf_content(const Architecture& a, bool all) {
   if (mixture) preset.experts = 4, preset.experts_used = 2, preset.expert_ffn = 48;
   if (mixture) preset.shared_ffn = 48;
   if (llm::key_of(a, llm::at<&ModelConfig::per_layer_dim>).count != nullptr) preset.per_layer = 32;
+  if (llm::key_of(a, llm::at<&ModelConfig::window>).min > 0.0) preset.window = 3;
   const auto source = llm::SyntheticSource::create(preset, DType::f32, 5, all);
   const ModelConfig& c = source.config();
   Content content;
@@ -122,7 +123,13 @@ std::optional<Content> folder_content(const Content& gguf) {
     if (const auto words = value.text()) written = "\"" + std::string(*words) + "\"";
     if (const auto flag = value.boolean()) written = *flag ? "true" : "false";
     if (const auto number = value.number_text()) written = *number;
-    if (written.empty()) written = value.is(io::JsonKind::array) ? "[\"x\"]" : "null";
+    if (value.is(io::JsonKind::array)) {
+      for (const io::Json item : value.items()) {
+        written += (written.empty() ? "[\"" : ",\"") + std::string(item.text().value()) + "\"";
+      }
+      written += "]";
+    }
+    if (written.empty()) written = "null";
     c.entries.push_back({std::string(key), written});
   }
   const auto file = io::SafetensorsFile::open(out);

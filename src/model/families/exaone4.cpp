@@ -5,6 +5,7 @@ namespace {
 
 constexpr std::array window_keys{
     Key{.gguf = "attention.sliding_window",
+        .json = "sliding_window",
         .count = at<&ModelConfig::window>,
         .max = max_context,
         .fallback = always<4096>},
@@ -25,6 +26,8 @@ constexpr auto tensors =
 // three of four layers, and heads turn in these only.
 constinit const Architecture exaone4_row{
     .name = "exaone4",
+    .model_types = "exaone4",
+    .class_name = "Exaone4ForCausalLM",
     .rope = ops::RopeMode::neox,
     .forward = transformer,
     .keys = keys,

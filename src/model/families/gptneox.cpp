@@ -8,7 +8,8 @@ constexpr std::array residual_keys{
 };
 constexpr auto keys = join(size_keys, layer_norm_keys, rope_keys, residual_keys);
 constexpr auto tensors =
-    join(model_tensors, biased_norm_tensors, attention_tensors<Need::optional>, plain_ffn_tensors);
+    join(model_tensors, biased_norm_tensors, fused_attention_tensors<Need::required>,
+         plain_ffn_tensors<Need::required>);
 
 Tensor gptneox(GraphSession& s, const ForwardArgs& a) {
   return a.config.parallel_residual ? parallel(s, a) : transformer(s, a);

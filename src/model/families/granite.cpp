@@ -25,11 +25,33 @@ constexpr std::array scale_keys{
         .max = 1e3,
         .fallback = always<0>},
 };
+constexpr std::array minicpm_scale_keys{
+    Key{.gguf = "embedding_scale",
+        .json = "scale_emb",
+        .number = at<&ModelConfig::embedding_scale>,
+        .max = 1e6,
+        .fallback = always<12>},
+    Key{.gguf = "residual_scale",
+        .number = at<&ModelConfig::residual_scale>,
+        .max = 1e6,
+        .fallback =
+            [](const ModelConfig& c) { return double{1.4f / std::sqrt(float(c.n_layers))}; }},
+    // Models of one width, 256, were trained without it.
+    Key{.gguf = "logit_scale",
+        .number = at<&ModelConfig::logit_divisor>,
+        .min = 1e-6,
+        .max = 1e6,
+        .fallback = [](const ModelConfig& c) { return c.dim / 256.0; }},
+};
+constexpr auto minicpm_keys = join(size_keys, rms_keys, rope_keys, expert_keys, minicpm_scale_keys);
 constexpr auto keys =
     join(size_keys, rms_keys, rope_keys, expert_keys, shared_ffn_keys, scale_keys);
 constexpr auto tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
          gated_tensors, expert_tensors, shared_expert_tensors, rope_factor_tensors);
+constexpr auto minicpm_tensors =
+    join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
+         gated_tensors, expert_tensors, rope_factor_tensors);
 constexpr std::array harmless{
     Harmless{"rope.scaling.finetuned", "heads turn", 1.0},
 };
@@ -63,6 +85,16 @@ constinit const Architecture granitemoe_row{
     .keys = keys,
     .tensors = tensors,
     .harmless_keys = harmless,
+    .derive = derive,
+};
+
+// MiniCPM: the same scales, of which files need not speak.
+constinit const Architecture minicpm_row{
+    .name = "minicpm",
+    .rope = ops::RopeMode::interleaved,
+    .forward = transformer,
+    .keys = minicpm_keys,
+    .tensors = minicpm_tensors,
     .derive = derive,
 };
 

@@ -27,6 +27,7 @@ void norm(GraphSession& s, const ModelConfig& c, const Linear& w, const Tensor& 
     ops::layer_norm(s, {.x = x, .weight = w.weight, .bias = w.bias, .out = out, .eps = c.norm_eps});
   } else {
     ops::rms_norm(s, {.x = x, .weight = w.weight, .out = out, .eps = c.norm_eps});
+    if (w.bias) ops::add(s, {.a = out, .b = w.bias, .out = out});
   }
 }
 
@@ -80,7 +81,14 @@ Tensor Layers::norm_heads(const Tensor& x, const Linear& w) const {
   const auto as_rows = [&](const Tensor& t) {
     return tensor(t.view, t.dtype, {a_.rows * (t.shape.last() / width), width});
   };
-  onepass::llm::norm(s_, c_, w, as_rows(x), as_rows(out));
+  if (w.weight.shape.rank == 1) {
+    onepass::llm::norm(s_, c_, w, as_rows(x), as_rows(out));
+    return out;
+  }
+  // Heads with weights of their own.
+  const Tensor all = tensor(w.weight.view, w.weight.dtype, {x.shape.last()});
+  onepass::llm::norm(s_, c_, {}, as_rows(x), as_rows(out));
+  ops::mul(s_, {.a = out, .b = all, .out = out});
   return out;
 }
 

@@ -10,21 +10,27 @@ constexpr auto tensors = join(model_tensors, output_norm_tensors, norm_tensors,
 // Of the expert that every token uses, by a gate of its own.
 constexpr std::array shared_router_tensors{
     TensorRow{.gguf = "ffn_gate_inp_shexp",
+              .hf = "mlp.shared_expert_gate",
               .where = Where::shared_layers,
               .into = {{&LayerWeights::shared_router, Extent::one}},
               .plain = true},
 };
+constexpr auto shared_tensors =
+    in_folder(shared_expert_tensors, {{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                      {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                      {"ffn_down_shexp", "mlp.shared_expert.down_proj"}});
 constexpr std::array shared_keys{
     Key{.gguf = "expert_shared_feed_forward_length",
+        .json = "shared_expert_intermediate_size",
         .count = at<&ModelConfig::shared_ffn_dim>,
         .min = 1,
         .max = max_width,
         .fallback = [](const ModelConfig& c) { return double{1} * c.ffn_dim; }},
 };
-constexpr auto moe_keys = join(keys, mixture_keys, shared_keys, gate_scale_keys);
+constexpr auto moe_keys = join(keys, mixture_keys, shared_keys, folder_gate_norm_keys<0>);
 constexpr auto moe_tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::usual>,
-         expert_tensors, shared_expert_tensors, shared_router_tensors);
+         expert_tensors, shared_tensors, shared_router_tensors);
 
 // Files of it need not say how norms are kept from 0.
 constexpr std::array lenient_rms_keys{
@@ -51,12 +57,13 @@ constinit const Architecture qwen2_row{
 
 constinit const Architecture qwen2moe_row{
     .name = "qwen2moe",
+    .model_types = "qwen2_moe",
+    .class_name = "Qwen2MoeForCausalLM",
     .rope = ops::RopeMode::neox,
     .forward = transformer,
     .keys = moe_keys,
     .tensors = moe_tensors,
     .harmless_keys = ignored_window,
-    .derive = [](ModelConfig& c) { c.gate.renormalise = false; },
 };
 
 // The text half of Qwen 2 and 2.5 VL.

@@ -8,7 +8,7 @@ constexpr auto tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
          head_norm_tensors, gated_tensors, rope_factor_tensors);
 
-constexpr auto moe_keys = join(keys, mixture_keys);
+constexpr auto moe_keys = join(keys, mixture_keys, folder_gate_norm_keys<1>);
 constexpr auto moe_tensors =
     join(model_tensors, output_norm_tensors, norm_tensors, attention_tensors<Need::optional>,
          head_norm_tensors, expert_tensors, rope_factor_tensors);
@@ -29,6 +29,7 @@ constinit const Architecture qwen3_row{
 
 constinit const Architecture qwen3moe_row{
     .name = "qwen3moe",
+    .model_types = "qwen3_moe",
     .class_name = "Qwen3MoeForCausalLM",
     .rope = ops::RopeMode::neox,
     .forward = transformer,

@@ -5,9 +5,9 @@ namespace {
 
 // The norm in front of the network has the name of one behind attention.
 constexpr std::array norms{
-    TensorRow{
-        .gguf = "attn_norm", .form = TensorForm::vector, .into = {{&LayerWeights::attn_norm}}},
+    norm_tensors[0],
     TensorRow{.gguf = "post_attention_norm",
+              .hf = "post_attention_layernorm",
               .form = TensorForm::vector,
               .into = {{&LayerWeights::ffn_norm}}},
 };
@@ -20,6 +20,8 @@ constexpr auto tensors =
 // Seed OSS: biases of queries, keys and values.
 constinit const Architecture seed_oss_row{
     .name = "seed_oss",
+    .model_types = "seed_oss",
+    .class_name = "SeedOssForCausalLM",
     .rope = ops::RopeMode::neox,
     .forward = transformer,
     .keys = keys,

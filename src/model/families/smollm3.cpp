@@ -12,6 +12,8 @@ constexpr auto tensors = join(model_tensors, output_norm_tensors, norm_tensors,
 // SmolLM 3: Llama whose heads do not turn in every fourth layer.
 constinit const Architecture smollm3_row{
     .name = "smollm3",
+    .model_types = "smollm3",
+    .class_name = "SmolLM3ForCausalLM",
     .rope = ops::RopeMode::interleaved,
     .forward = transformer,
     .keys = keys,

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 
 #include "model/architecture.h"
@@ -31,6 +32,45 @@ constexpr auto join(const std::array<T, n>&... groups) {
   };
   (add(groups), ...);
   return all;
+}
+
+// The row with biases that are there, or may be.
+constexpr TensorRow with_bias(Need bias, TensorRow row) {
+  row.bias = bias;
+  return row;
+}
+
+// Keys and tensors under other names of folders, by those of GGUF files.
+struct FolderName {
+  std::string_view gguf, folder;
+};
+template <std::size_t n>
+constexpr std::array<Key, n> in_json(std::array<Key, n> keys,
+                                     std::initializer_list<FolderName> names) {
+  for (Key& key : keys) {
+    for (const FolderName& name : names) {
+      if (key.gguf == name.gguf) key.json = name.folder;
+    }
+  }
+  return keys;
+}
+template <std::size_t n>
+constexpr std::array<TensorRow, n> in_folder(std::array<TensorRow, n> rows,
+                                             std::initializer_list<FolderName> names) {
+  for (TensorRow& row : rows) {
+    for (const FolderName& name : names) {
+      if (row.gguf == name.gguf) row.hf = name.folder;
+    }
+  }
+  return rows;
+}
+// Rows that folders order as GGUF files do.
+template <std::size_t n>
+constexpr std::array<TensorRow, n> not_paired(std::array<TensorRow, n> rows) {
+  for (TensorRow& row : rows) {
+    if (row.transform == Transform::paired) row.transform = Transform::none;
+  }
+  return rows;
 }
 
 template <int value>
@@ -138,20 +178,32 @@ inline constexpr std::array softcap_keys{
 
 inline constexpr std::array expert_keys{
     Key{.gguf = "expert_count",
+        .json = "num_experts",
         .count = at<&ModelConfig::n_experts>,
         .max = max_experts,
         .fallback = always<0>},
     Key{.gguf = "expert_used_count",
+        .json = "num_experts_per_tok",
         .count = at<&ModelConfig::n_experts_used>,
         .max = max_experts,
         .fallback = if_experts},
 };
 
-// Of models that always have experts.
-inline constexpr std::array mixture_keys{
-    Key{.gguf = "expert_count", .count = at<&ModelConfig::n_experts>, .min = 1, .max = max_experts},
-    Key{.gguf = "expert_used_count", .count = at<&ModelConfig::n_experts_used>, .max = max_experts},
+// Of models that always have experts; those are as wide as a network, or as a key says.
+inline constexpr std::array wide_mixture_keys{
+    Key{.gguf = "expert_count",
+        .json = "num_experts",
+        .count = at<&ModelConfig::n_experts>,
+        .min = 1,
+        .max = max_experts},
+    Key{.gguf = "expert_used_count",
+        .json = "num_experts_per_tok",
+        .count = at<&ModelConfig::n_experts_used>,
+        .max = max_experts},
+};
+inline constexpr std::array expert_width_keys{
     Key{.gguf = "expert_feed_forward_length",
+        .json = "moe_intermediate_size",
         .count = at<&ModelConfig::expert_ffn_dim>,
         .min = 1,
         .max = max_width,
@@ -160,6 +212,8 @@ inline constexpr std::array mixture_keys{
               return c.n_experts_used > 0 ? double{1} * (c.ffn_dim / c.n_experts_used) : 0.0;
             }},
 };
+inline constexpr auto mixture_keys = join(wide_mixture_keys, expert_width_keys);
+inline constexpr auto routed_keys = in_json(mixture_keys, {{"expert_count", "n_routed_experts"}});
 inline constexpr std::array shared_ffn_keys{
     Key{.gguf = "expert_shared_feed_forward_length",
         .count = at<&ModelConfig::shared_ffn_dim>,
@@ -169,21 +223,38 @@ inline constexpr std::array shared_ffn_keys{
 // Each as wide as the others.
 inline constexpr std::array shared_count_keys{
     Key{.gguf = "expert_shared_count",
+        .json = "n_shared_experts",
         .count = at<&ModelConfig::n_shared_experts>,
         .max = max_experts,
         .fallback = always<0>},
 };
 inline constexpr std::array dense_layers_keys{
     Key{.gguf = "leading_dense_block_count",
+        .json = "first_k_dense_replace",
         .count = at<&ModelConfig::dense_layers>,
         .max = max_layers,
         .fallback = always<0>},
 };
 inline constexpr std::array gate_scale_keys{
     Key{.gguf = "expert_weights_scale",
+        .json = "routed_scaling_factor",
         .number = at<&ModelConfig::gate, &GateConfig::scale>,
         .max = 1e6,
         .fallback = always<1>},
+};
+// Whether the weights of the chosen experts add up to 1; not where no key says.
+inline constexpr std::array gate_norm_keys{
+    Key{.gguf = "expert_weights_norm",
+        .json = "norm_topk_prob",
+        .flag = at<&ModelConfig::gate, &GateConfig::renormalise>,
+        .fallback = always<0>},
+};
+// Of models whose GGUF files have no word for it.
+template <int usual>
+constexpr std::array folder_gate_norm_keys{
+    Key{.json = "norm_topk_prob",
+        .flag = at<&ModelConfig::gate, &GateConfig::renormalise>,
+        .fallback = always<usual>},
 };
 template <int function>
 constexpr std::array gate_function_keys{
@@ -262,7 +333,7 @@ inline constexpr TensorRow attn_qkv{.gguf = "attn_qkv",
                                     .need = Need::optional,
                                     .bias = Need::optional};
 // Queries, keys and values apart, or rows of one tensor.
-template <Need bias>
+template <Need bias, Need output_bias = Need::optional>
 constexpr std::array attention_tensors{
     TensorRow{.gguf = "attn_q",
               .hf = "self_attn.q_proj",
@@ -279,7 +350,17 @@ constexpr std::array attention_tensors{
               .into = {{&LayerWeights::v, Extent::keys}},
               .bias = bias},
     attn_qkv,
-    attn_output,
+    with_bias(output_bias, attn_output),
+};
+// Always rows of one tensor.
+template <Need bias>
+constexpr std::array fused_attention_tensors{
+    [] {
+      TensorRow row = with_bias(bias, attn_qkv);
+      row.need = Need::required;
+      return row;
+    }(),
+    with_bias(bias, attn_output),
 };
 
 inline constexpr std::array head_norm_tensors{
@@ -325,18 +406,22 @@ inline constexpr std::array fused_gate_tensors{
 };
 inline constexpr std::array expert_tensors{
     TensorRow{.gguf = "ffn_gate_inp",
+              .hf = "mlp.gate",
               .where = Where::expert_layers,
               .into = {{&LayerWeights::router, Extent::experts}},
               .plain = true},
     TensorRow{.gguf = "ffn_gate_exps",
+              .hf = "mlp.experts.{}.gate_proj mlp.switch_mlp.gate_proj",
               .where = Where::expert_layers,
               .form = TensorForm::experts,
               .into = {{&LayerWeights::gate_experts, Extent::expert_ffn}}},
     TensorRow{.gguf = "ffn_up_exps",
+              .hf = "mlp.experts.{}.up_proj mlp.switch_mlp.up_proj",
               .where = Where::expert_layers,
               .form = TensorForm::experts,
               .into = {{&LayerWeights::up_experts, Extent::expert_ffn}}},
     TensorRow{.gguf = "ffn_down_exps",
+              .hf = "mlp.experts.{}.down_proj mlp.switch_mlp.down_proj",
               .where = Where::expert_layers,
               .form = TensorForm::experts,
               .into = {{&LayerWeights::down_experts, Extent::dim}},
@@ -345,12 +430,15 @@ inline constexpr std::array expert_tensors{
 
 inline constexpr std::array shared_expert_tensors{
     TensorRow{.gguf = "ffn_gate_shexp",
+              .hf = "mlp.shared_experts.gate_proj",
               .where = Where::shared_layers,
               .into = {{&LayerWeights::shared_gate, Extent::shared_ffn}}},
     TensorRow{.gguf = "ffn_up_shexp",
+              .hf = "mlp.shared_experts.up_proj",
               .where = Where::shared_layers,
               .into = {{&LayerWeights::shared_up, Extent::shared_ffn}}},
     TensorRow{.gguf = "ffn_down_shexp",
+              .hf = "mlp.shared_experts.down_proj",
               .where = Where::shared_layers,
               .into = {{&LayerWeights::shared_down, Extent::dim}},
               .cols = Extent::shared_ffn},
@@ -358,6 +446,7 @@ inline constexpr std::array shared_expert_tensors{
 template <Need need>
 constexpr std::array expert_bias_tensors{
     TensorRow{.gguf = "exp_probs_b",
+              .hf = "mlp.gate.e_score_correction_bias",
               .where = Where::expert_layers,
               .form = TensorForm::vector,
               .into = {{&LayerWeights::router_bias}},
@@ -366,26 +455,30 @@ constexpr std::array expert_bias_tensors{
               .suffix = ".bias"},
 };
 // Without a gate.
-inline constexpr std::array plain_ffn_tensors{
+template <Need bias>
+constexpr std::array plain_ffn_tensors{
     TensorRow{.gguf = "ffn_up",
               .hf = "mlp.up_proj",
               .where = Where::dense_layers,
               .into = {{&LayerWeights::up, Extent::ffn}},
-              .bias = Need::optional},
-    ffn_down,
+              .bias = bias},
+    with_bias(bias, ffn_down),
 };
 // Norms with a bias.
 inline constexpr std::array biased_norm_tensors{
     TensorRow{.gguf = "output_norm",
+              .hf = "model.norm",
               .where = Where::model,
               .form = TensorForm::vector,
               .model = &Weights::output_norm,
               .bias = Need::required},
     TensorRow{.gguf = "attn_norm",
+              .hf = "input_layernorm",
               .form = TensorForm::vector,
               .into = {{&LayerWeights::attn_norm}},
               .bias = Need::required},
     TensorRow{.gguf = "ffn_norm",
+              .hf = "post_attention_layernorm",
               .form = TensorForm::vector,
               .into = {{&LayerWeights::ffn_norm}},
               .bias = Need::required},
@@ -413,6 +506,23 @@ inline constexpr std::array row_norm_tensors{
               .form = TensorForm::vector,
               .into = {{&LayerWeights::k_norm}},
               .cols = Extent::keys},
+};
+// Of each head on its own, with weights of its own.
+inline constexpr std::array each_head_norm_tensors{
+    TensorRow{.gguf = "attn_q_norm",
+              .hf = "self_attn.q_norm",
+              .form = TensorForm::vectors,
+              .into = {{&LayerWeights::q_norm, Extent::heads}},
+              .cols = Extent::head,
+              .need = Need::optional,
+              .plain = true},
+    TensorRow{.gguf = "attn_k_norm",
+              .hf = "self_attn.k_norm",
+              .form = TensorForm::vectors,
+              .into = {{&LayerWeights::k_norm, Extent::kv_heads}},
+              .cols = Extent::head,
+              .need = Need::optional,
+              .plain = true},
 };
 
 // Of models whose files say a window that no reader of such files applies.
