@@ -37,6 +37,7 @@ Status check_flags(uint32_t flags, uint32_t known) {
 onepass_stop stop_of(llm::StopReason reason) noexcept {
   switch (reason) {
     case llm::StopReason::end_of_text:
+    case llm::StopReason::stop_text:
       return ONEPASS_STOP_END_OF_TEXT;
     case llm::StopReason::max_tokens:
       return ONEPASS_STOP_MAX_TOKENS;

@@ -274,8 +274,8 @@ Status Gguf::read_tensors(Reader& r, std::uint64_t n) {
   // The entries may have used up what the header's count was checked against.
   if (n > r.remaining() / min_tensor_bytes) {
     return fail_at(ErrorCode::parse,
-                   std::to_string(n) + " tensors, the file has " + std::to_string(r.remaining()) +
-                       " bytes left for their descriptions",
+                   "the file is truncated: " + std::to_string(n) + " tensors, it has " +
+                       std::to_string(r.remaining()) + " bytes left for their descriptions",
                    8, "header.tensor_count");
   }
   tensors_.reserve(static_cast<std::size_t>(n));
@@ -308,7 +308,8 @@ Status Gguf::read_tensors(Reader& r, std::uint64_t n) {
 Status Gguf::check_extents(const Reader& r) {
   if (!align_up(r.offset(), alignment_, data_offset_) ||
       (data_offset_ > r.file_bytes() && !tensors_.empty())) {
-    return fail_at(ErrorCode::parse, "the file ends before the data section", r.offset(), "data");
+    return fail_at(ErrorCode::parse, "the file is truncated: it ends before the data section",
+                   r.offset(), "data");
   }
   data_offset_ = std::min(data_offset_, r.file_bytes());
   const std::uint64_t data_bytes = r.file_bytes() - data_offset_;
@@ -322,8 +323,9 @@ Status Gguf::check_extents(const Reader& r) {
     }
     if (t.offset > data_bytes || t.bytes > data_bytes - t.offset) {
       return fail_at(ErrorCode::parse,
-                     std::to_string(t.bytes) + " bytes at " + std::to_string(t.offset) +
-                         ", the data section has " + std::to_string(data_bytes),
+                     "the file is truncated: " + std::to_string(t.bytes) + " bytes at " +
+                         std::to_string(t.offset) + ", the data section has " +
+                         std::to_string(data_bytes),
                      t.at, field());
     }
   }

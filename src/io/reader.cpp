@@ -57,7 +57,7 @@ bool is_utf8(std::string_view text) noexcept {
 Result<std::span<const std::byte>> Reader::bytes(std::uint64_t n, const char* field) {
   if (n > remaining()) {
     return fail_at(ErrorCode::parse,
-                   "the file ends too early: " + std::to_string(n) + " bytes expected, " +
+                   "the file is truncated: " + std::to_string(n) + " bytes expected, " +
                        std::to_string(remaining()) + " left",
                    offset_, field);
   }
@@ -81,8 +81,9 @@ Result<std::uint64_t> Reader::count(const char* field, std::uint64_t limit,
   }
   if (n > remaining() / item_bytes) {
     return fail_at(ErrorCode::parse,
-                   std::to_string(n) + " items of at least " + std::to_string(item_bytes) +
-                       " bytes, the file has " + std::to_string(remaining()) + " bytes left",
+                   "the file is truncated: " + std::to_string(n) + " items of at least " +
+                       std::to_string(item_bytes) + " bytes, it has " +
+                       std::to_string(remaining()) + " bytes left",
                    at, field);
   }
   return n;

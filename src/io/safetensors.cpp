@@ -251,7 +251,8 @@ Status Safetensors::check_extents(std::uint64_t data_bytes) const {
       return fail_at(ErrorCode::parse, std::move(message), t.at, clipped(t.name) + ".data_offsets");
     };
     if (t.offset > data_bytes || t.bytes > data_bytes - t.offset) {
-      return refuse("ends beyond the " + std::to_string(data_bytes) + " bytes of data");
+      return refuse("the file is truncated: ends beyond the " + std::to_string(data_bytes) +
+                    " bytes of data");
     }
     if (t.offset != end) {
       return refuse("begins at " + std::to_string(t.offset) + ", the tensor before it ends at " +

@@ -1,5 +1,7 @@
 #include "model/model_files.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "core/guarded.h"
@@ -152,6 +154,44 @@ class SyntheticModel final : public ModelFiles {
   const SyntheticSource source_;
 };
 
+// Names of GGUF files in a folder, of a model in parts the first one.
+std::vector<std::string> gguf_files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t part = name.find("-of-");
+    const bool later = part != name.npos && part >= 5 && name.compare(part - 5, 5, "00001") != 0;
+    if (name.ends_with(".gguf") && !later) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// A folder of models is none itself.
+Status check_folder(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder + "/config.json", ignored)) return {};
+  const std::vector<std::string> names = gguf_files_in(folder);
+  if (names.empty()) return {};
+  constexpr std::size_t most = 20;
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    list += "\n  " + (std::filesystem::path(folder) / names[i]).string();
+  }
+  if (names.size() > most) list += "\n  and " + std::to_string(names.size() - most) + " more";
+  return fail(
+      ErrorCode::invalid_argument,
+      "the folder '" + folder + "' is no model but has GGUF files; give one of them:" + list);
+}
+
+Error tensors_only(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return make_error(ErrorCode::invalid_argument,
+                    "'" + path + "' holds tensors only; the model is its folder: '" +
+                        (folder.empty() ? "." : folder.string()) + "'");
+}
+
 }  // namespace
 
 ModelStore model_store(const std::string& path) noexcept {
@@ -167,10 +207,12 @@ Result<std::unique_ptr<ModelFiles>> ModelFiles::open(const std::string& path) {
         return std::make_unique<SyntheticModel>(std::move(source));
       }
       case ModelStore::folder:
+        ONEPASS_TRY(check_folder(path));
         return std::make_unique<FolderModel>(path);
       case ModelStore::gguf:
         break;
     }
+    if (path.ends_with(".safetensors")) return tensors_only(path);
     ONEPASS_ASSIGN(io::GgufFile file, io::GgufFile::open(path));
     return std::make_unique<GgufModel>(path, std::move(file));
   });

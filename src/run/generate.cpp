@@ -5,6 +5,7 @@
 
 #include "core/guarded.h"
 #include "core/os.h"
+#include "run/stop_texts.h"
 
 namespace onepass::llm {
 namespace {
@@ -13,6 +14,14 @@ namespace {
 constexpr std::uint32_t default_ahead = 8;
 // A queue of less than this is no pause for a reader; slower devices get shorter ones.
 constexpr std::uint64_t max_queue_ns = 40'000'000;
+
+Status check_stop_texts(const GenerateOptions& options, const TextModel& model) {
+  for (const std::string& text : options.stop_texts) {
+    if (text.empty()) return fail(ErrorCode::invalid_argument, "generate: a stop text is empty");
+  }
+  if (!options.stop_texts.empty() && !model.tokenizer) return model.tokenizer.error();
+  return {};
+}
 
 }  // namespace
 
@@ -26,6 +35,8 @@ const char* name(StopReason reason) noexcept {
       return "context_full";
     case StopReason::cancelled:
       return "cancelled";
+    case StopReason::stop_text:
+      return "stop_text";
   }
   return "unknown";
 }
@@ -95,6 +106,8 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
     if (ids.empty() && decoder_.length() == 0) {
       return fail(ErrorCode::invalid_argument, "generate: the prompt has no tokens");
     }
+    ONEPASS_TRY(check_stop_texts(options, model_));
+    StopTexts stop(options.stop_texts);
     report.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
     const auto tell = [&](std::size_t done) {
       if (options.prefill_progress) options.prefill_progress(done, ids.size());
@@ -124,6 +137,7 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
       std::string piece;
       if (text) {
         ONEPASS_ASSIGN(piece, text->next(token));
+        piece = stop.next(piece);
       }
       return each ? each({piece, token}) : Status{};
     };
@@ -163,6 +177,10 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
           ended = true;
         } else {
           told = guarded([&] { return tell_token(last); });
+          if (told && stop.found()) {
+            report.stop = StopReason::stop_text;
+            ended = true;
+          }
         }
         const auto unused = static_cast<std::uint32_t>(queue.size() - 1 - i);
         if (told && !ended && unused > 0 && cancelled()) {
@@ -178,10 +196,11 @@ Result<GenerateReport> Generator::run(std::span<const std::uint32_t> prompt,
         report.decode_ns -= queue_ns * unused / queue.size();
       }
     }
-    if (text && each) {
-      if (const std::string rest = text->finish(); !rest.empty()) {
-        ONEPASS_TRY(each({rest, std::nullopt}));
-      }
+    if (text && !stop.found()) {
+      std::string rest = stop.next(text->finish());
+      if (stop.found()) report.stop = StopReason::stop_text;
+      rest += stop.finish();
+      if (!rest.empty() && each) ONEPASS_TRY(each({rest, std::nullopt}));
     }
     return report;
   });

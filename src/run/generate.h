@@ -27,6 +27,9 @@ struct GenerateOptions {
   // takes no more than 40 ms. 0: eight where the device has memory of its own, else one. With more
   // than one, tokens come in bursts and the logits are not those of the token `each` is told of.
   std::uint32_t ahead = 0;
+  // The text ends before the first of these, of which none may be empty. What may be the beginning
+  // of one comes late, with the token that decides it.
+  std::vector<std::string> stop_texts{};
   const std::atomic<bool>* cancel = nullptr;  // looked at between tokens and chunks
   std::function<void(std::size_t done, std::size_t total)> prefill_progress = nullptr;
 };
@@ -38,13 +41,20 @@ struct Piece {
   std::optional<std::uint32_t> token;
 };
 
-enum class StopReason : std::uint8_t { end_of_text, max_tokens, context_full, cancelled };
+enum class StopReason : std::uint8_t {
+  end_of_text,
+  max_tokens,
+  context_full,
+  cancelled,
+  stop_text
+};
 const char* name(StopReason reason) noexcept;
 
 struct GenerateReport {
   StopReason stop = StopReason::max_tokens;
   std::uint32_t prompt_tokens = 0;
-  std::vector<std::uint32_t> tokens;  // generated; without the one that ended the text
+  // Generated; without the one that ended the text, with those of a stop text.
+  std::vector<std::uint32_t> tokens;
   std::uint64_t prefill_ns = 0;
   std::uint64_t first_token_ns = 0;  // from the call to the first token; 0: there was none
   std::uint64_t decode_ns = 0;       // of the tokens after the first

@@ -144,7 +144,7 @@ class ChatTest(ChatCase):
         examples = re.findall(r"^  (.*onepass chat .*)$", text, re.MULTILINE)
         self.assertEqual(len(examples), 2)
         for example in examples:
-            command = example.replace("-m model.gguf", "--template " + shlex.quote(self.plain) + " -n 2")
+            command = re.sub(r"(-m )?model\.gguf", "--template " + shlex.quote(self.plain) + " -n 2", example)
             command = command.replace("onepass chat", shlex.quote(PROGRAM) + " chat")
             result = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, timeout=SLOW,
                                     env=clean_env(), capture_output=True, check=False)

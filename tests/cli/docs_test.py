@@ -30,7 +30,7 @@ MEASURED = re.compile(rf"\d+\.\d+(?:e[-+]?\d+)?|\d+(?=\s*{UNIT})")
 
 
 def without_measurements(line):
-    line = re.sub(r"^device: (\S+) \(.*", r"device: \1", line)
+    line = re.sub(r"^(\S+ on \w+) \(.*\): ", r"\1: ", line)
     return " ".join(MEASURED.sub("#", line).split())
 
 

@@ -35,7 +35,7 @@ class QuietTest(CliCase):
         loud = self.ok("generate", "-n", "4")
         self.assertEqual(loud.stdout, self.ok("generate", "-n", "4", "--quiet").stdout)
         self.assertEqual(self.ok("generate", "-n", "4", env={"ONEPASS_QUIET": "1"}).stderr, b"")
-        self.assertGreaterEqual(loud.stderr.count(b"\n"), 4)
+        self.assertGreaterEqual(loud.stderr.count(b"\n"), 2)
 
     def test_warnings_and_errors_stay(self):
         self.assertIn("context of 10 tokens is full",
@@ -55,7 +55,7 @@ class QuietTest(CliCase):
 
     def test_the_sampler_is_told(self):
         def told(*args):
-            text = self.ok("generate", "-n", "1", *args).stderr.decode()
+            text = self.ok("generate", "-v", "-n", "1", *args).stderr.decode()
             return re.search(r"(?m)^sampling: (.*)$", text).group(1)
 
         self.assertEqual(told(), "temp 0.7, then top-k 40, then top-p 0.95, then min-p 0.05; seed 1")
@@ -521,7 +521,7 @@ class DevicesTest(CliCase):
     def test_by_a_part_of_the_description(self):
         cpu = self.json("devices", "--json")[0]["description"]
         for part in (cpu, cpu.swapcase(), cpu[1:-1]):
-            text = self.ok("generate", "-n", "1", "--device", part).stderr.decode()
+            text = self.ok("generate", "-v", "-n", "1", "--device", part).stderr.decode()
             self.assertRegex(text.splitlines()[0], r"^device: cpu \(.*chosen with --device$")
         self.fails(1, "generate", "-n", "1", "--device", "abacus", says=["no device 'abacus'"])
 

@@ -34,6 +34,7 @@ class ExampleCase(CliCase):
             shutil.copy(STORIES, self.path(name))
         self.write("text.txt",
                    "Once upon a time there was a little girl. She had a red ball. " * 60)
+        self.write("prompt.txt", "Once upon a time")
         self.write("plain.jinja", PLAIN)
         os.mkdir(self.path("bin"))
         os.symlink(PROGRAM, self.path("bin", "onepass"))
@@ -43,7 +44,7 @@ class ExampleCase(CliCase):
         line = re.sub(r" -r \d+", " -r 1", line)
         # The story model has no chat template of its own.
         if "chat" in line:
-            line = line.replace("-m model.gguf", "-m model.gguf --template plain.jinja")
+            line = re.sub(r"(-m )?model\.gguf", r"\g<0> --template plain.jinja", line)
         env = clean_env({"ONEPASS_PREDICT": "4", "ONEPASS_REPETITIONS": "1",
                          "PATH": self.path("bin") + ":" + os.environ["PATH"]})
         return subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=self.folder, env=env,
@@ -243,7 +244,7 @@ class MemoryTest(CliCase):
     HUGE = ("-m", "synthetic:smollm135m:q4_0", "--tokens", "1", "-n", "1", "-c", "64M")
 
     def test_told_before_loading(self):
-        text = self.ok("generate", "-n", "1", "-c", "1k").stderr.decode()
+        text = self.ok("generate", "-n", "1", "-c", "1k", "-v").stderr.decode()
         self.assertRegex(text, r"(?m)^memory: [0-9.]+ MB weights, [0-9.]+ MB cache for 1024 tokens, "
                                r"[0-9.]+ MB scratch; [0-9.]+ [GT]B available$")
 
@@ -268,7 +269,7 @@ class MemoryTest(CliCase):
         self.assertLess(fits, 67108864)
 
     def test_force(self):
-        text = run("generate", *self.HUGE, "--force").stderr.decode()
+        text = run("generate", *self.HUGE, "--force", "-v").stderr.decode()
         self.assertNotIn("--force tries anyway", text)
         self.assertIn("memory: ", text)
 

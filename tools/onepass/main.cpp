@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <iostream>
 #include <sstream>
 
 #include "commands/common.h"
 #include "common/terminal.h"
 #include "options/environment.h"
+#include "options/habits.h"
 #include "options/option_table.h"
 #include "options/suggest.h"
 
@@ -24,7 +26,18 @@ const CLI::App& parsed_command(const CLI::App& app) {
   return *command;
 }
 
+// A model or a text where a command belongs.
+std::string without_command(const std::string& word) {
+  if (tool::looks_like_model(word)) {
+    return "; did you mean 'onepass generate " + word + "' or 'onepass chat " + word + "'?";
+  }
+  return word.find(' ') == word.npos ? "" : "; did you mean 'onepass generate \"" + word + "\"'?";
+}
+
 std::string unknown_command(const CLI::App& app, const std::string& word) {
+  std::string advice = tool::advice_for_command(word);
+  if (advice.empty()) advice = without_command(word);
+  if (!advice.empty()) return "unknown command '" + word + "'" + advice;
   const std::vector<std::string> names = command_names(app);
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
@@ -34,9 +47,17 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
 
 std::string unknown_option(const CLI::App& command, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
+  if (const std::string advice = tool::advice_for_option(name); !advice.empty()) {
+    return "unknown option '" + name + "'" + advice;
+  }
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& n : option->get_lnames()) names.push_back("--" + n);
+    for (const std::string& n : tool::aliases_of(command, *option)) names.push_back(n);
+  }
+  if (command.get_parent() == nullptr && tool::is_option_below(command, name)) {
+    return "unknown option '" + name + "' without a command; did you mean 'onepass generate " +
+           name + " ...' or 'onepass chat " + name + " ...'?";
   }
   const std::string where =
       command.get_parent() == nullptr ? "" : " of '" + command.get_name() + "'";
@@ -57,6 +78,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     if (!command.get_subcommands(nullptr).empty()) return unknown_command(command, word);
     return "unexpected argument '" + word + "' of '" + command.get_name() + "'";
   }
+  if (about_words && &command == &app) return "no command is given";
   if (dynamic_cast<const CLI::ConversionError*>(&error)) {
     for (const CLI::Option* option : command.get_options()) {
       if (text.find(" " + option->get_name() + " = ") == text.npos) continue;
@@ -102,10 +124,17 @@ int main(int argc, char** argv) {
   tool::complete_app(app);
   tool::keep_standard_streams();
   tool::catch_signals();
+  std::vector<std::string> words(argv + 1, argv + std::max(argc, 1));
   try {
-    tool::bind_environment(app, argc, argv);
+    words = tool::with_own_names(app, std::move(words));
+    if (const auto wrong = tool::misread(app, words)) {
+      std::cerr << "onepass: " << *wrong << "\nRun with --help for more information.\n";
+      return tool::exit_usage;
+    }
+    tool::bind_environment(app, words);
     tool::warn_of_unknown_variables(app);
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as the parser wants them
+    app.parse(std::move(words));
     return run();
   } catch (const CLI::Success& e) {
     std::ostringstream text;

@@ -11,6 +11,7 @@
 #include "common.h"
 #include "common/terminal.h"
 #include "options/chat_args.h"
+#include "options/prompt_args.h"
 #include "options/sampling_args.h"
 #include "run/chat_session.h"
 
@@ -24,7 +25,9 @@ constexpr const char* quotes = "\"\"\"";
 struct ChatCommandArgs {
   ModelArgs model;
   ChatArgs chat;
-  SamplingArgs sampling;
+  SamplingArgs sampling{.seed = "random"};
+  std::vector<std::string> words;  // the model
+  std::vector<std::string> stop;
   std::uint32_t n = 1024;
   std::uint32_t context = 0;
 };
@@ -138,6 +141,7 @@ class Chat {
     llm::GenerateOptions options;
     options.max_tokens = args_.n;
     options.sampling = args_.sampling.options;
+    options.stop_texts = args_.stop;
     options.cancel = &interrupt_flag();
     options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
     auto reply = session_.ask(message, options, [&](std::string_view text) -> Status {
@@ -195,6 +199,7 @@ class Chat {
         std::cerr << "stopped by Ctrl-C\n";
         break;
       case llm::StopReason::end_of_text:
+      case llm::StopReason::stop_text:
         break;
     }
   }
@@ -207,6 +212,8 @@ class Chat {
 
 Result<int> run_chat(ChatCommandArgs& args) {
   args.sampling.check();
+  check_stop_texts(args.stop);
+  args.model.banner_end = args.sampling.short_text();
   llm::ChatInput ignored;
   args.chat.apply_to(ignored);
   ONEPASS_ASSIGN(const std::string path, args.model.path());
@@ -232,18 +239,21 @@ void add_chat(CLI::App& app, Run& run) {
   const auto args = std::make_shared<ChatCommandArgs>();
   CLI::App* command = app.add_subcommand("chat", "talk with a model that has a chat template");
   args->model.add_to(*command);
+  command->add_option("words", args->words, "the model, as with -m");
   args->chat.add_to(*command, "print every prompt with its template to stderr");
   command->add_option("-n,--predict", args->n, "most tokens of one answer")->capture_default_str();
+  add_stop_to(*command, args->stop);
   args->sampling.add_to(*command);
   add_context_to(*command, args->context,
                  "tokens of the whole conversation; auto or 0: as trained, at most 4096");
   command->footer(
       "On a terminal, /help tells the commands and Ctrl-C stops an answer. From a pipe, every line "
       "is a\nmessage. Answers go to stdout, everything else to stderr.\nExamples:\n"
-      "  onepass chat -m model.gguf --system \"Answer briefly.\"\n"
+      "  onepass chat model.gguf --system \"Answer briefly.\"\n"
       "  printf 'Hello\\nAnd you?\\n' | onepass chat -m model.gguf --temp 0");
-  command->callback([&run, args] {
-    run = [args] {
+  command->callback([&run, args, command] {
+    run = [args, command] {
+      take_model_word(*command, args->words, args->model.model);
       const Result<int> code = run_chat(*args);
       return code ? *code : report(code.error());
     };

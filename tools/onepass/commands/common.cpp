@@ -19,6 +19,7 @@
 #include "model/synthetic.h"
 #include "model/weight_kernel.h"
 #include "onepass/backends/cpu.h"
+#include "options/habits.h"
 #include "options/suggest.h"
 
 namespace onepass::tool {
@@ -36,7 +37,9 @@ bool reader_is_gone = false;
 int report(const Error& error) {
   if (reader_is_gone) return 0;
   if (error.code == ErrorCode::cancelled && interrupted()) return exit_interrupted;
-  std::cerr << "onepass: " << error.to_string() << '\n';
+  Error shown = error;
+  if (!verbose()) shown.line = 0;  // where in the sources it was
+  std::cerr << "onepass: " << shown.to_string() << '\n';
   return 1;
 }
 
@@ -157,6 +160,10 @@ void DeviceArgs::add_to(CLI::App& app) {
       ->check(CLI::Range(0u, max_threads))
       ->capture_default_str()
       ->group(device_group);
+  app.add_option("--gpu-layers", gpu_layers,
+                 "0: the CPU; with any other number the whole model is on the device, as always")
+      ->type_name(count_value)
+      ->group(device_group);
   std::vector<std::string> paths{"best"};
   for (const CpuPath& path : cpu_paths()) paths.emplace_back(path.name);
   app.add_option("--cpu-features", cpu_features,
@@ -166,7 +173,23 @@ void DeviceArgs::add_to(CLI::App& app) {
       ->group(device_group);
 }
 
+Status DeviceArgs::take_gpu_layers() {
+  if (gpu_layers.empty()) return {};
+  const bool number = gpu_layers.find_first_not_of("0123456789") == gpu_layers.npos;
+  if (!number && gpu_layers != "auto" && gpu_layers != "all" && gpu_layers != "-1") {
+    refuse("--gpu-layers", "'" + gpu_layers + "', expected a number, auto or all");
+  }
+  if (number && gpu_layers.find_first_not_of('0') == gpu_layers.npos) {
+    if (name != "auto" && name != "cpu") {
+      refuse("--gpu-layers", "0 is the CPU, and --device asks for " + name);
+    }
+    name = "cpu";
+  }
+  return {};
+}
+
 Result<Device> DeviceArgs::open() {
+  ONEPASS_TRY(take_gpu_layers());
   cpu.features = cpu_path_features(cpu_features).value();
   options.backend = {cpu};
   options.profile = profile ? Profile::dispatches : Profile::none;
@@ -213,13 +236,23 @@ std::string reason(const DeviceArgs& asked, const DeviceInfo& info) {
 
 Result<Device> DeviceArgs::open_and_tell() {
   ONEPASS_ASSIGN(Device device, open());
-  const DeviceInfo& info = device.info();
-  notes() << "device: " << info.name << " (" << info.description << ", " << info.compute_units
-          << (!info.unified_memory      ? " multiprocessors"
-              : info.compute_units == 1 ? " thread"
-                                        : " threads")
-          << "), " << reason(*this, info) << '\n';
+  details() << "device: " << described(device.info()) << ", " << reason(*this, device.info())
+            << '\n';
+  const bool wants_card = !gpu_layers.empty() && name != "cpu";
+  if (wants_card && device.info().name == "cpu") {
+    std::cerr << "onepass: warning: --gpu-layers " << gpu_layers
+              << " has no effect: there is no card that can be used ('onepass devices' tells "
+                 "why)\n";
+  }
   return device;
+}
+
+std::string described(const DeviceInfo& info) {
+  return info.name + " (" + info.description + ", " + std::to_string(info.compute_units) +
+         (!info.unified_memory      ? " multiprocessors"
+          : info.compute_units == 1 ? " thread"
+                                    : " threads") +
+         ")";
 }
 
 void warn_of_context(std::uint64_t trained, std::uint64_t asked) {
@@ -273,6 +306,16 @@ void ModelArgs::add_to(CLI::App& app) {
   add_quiet_to(app);
 }
 
+namespace {
+
+// "model.gguf" of "/models/model.gguf", "folder" of "/models/folder/".
+std::string name_of_file(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
 Result<std::string> ModelArgs::path() const {
   if (model.empty()) return built_in_model();
   if (llm::model_store(model) == llm::ModelStore::synthetic) {
@@ -281,6 +324,9 @@ Result<std::string> ModelArgs::path() const {
       error.message += did_you_mean(model, synthetic_names());
       return error;
     }
+  } else if (::access(model.c_str(), F_OK) != 0 && errno == ENOENT && !looks_like_model(model)) {
+    return fail(ErrorCode::not_found, "there is no file or folder '" + model +
+                                          "'; a model is a path, and nothing is downloaded");
   }
   return model;
 }
@@ -311,8 +357,14 @@ Result<llm::TextModel> ModelArgs::open(bool with_tokenizer, const CacheArgs& cac
     }
     const std::uint64_t available = available_bytes(opened);
     if (!force) ONEPASS_TRY(check_memory(estimate, available, opened.info().name, cache));
-    notes() << "memory: " << to_string(estimate)
-            << (available == 0 ? "" : "; " + show_bytes(available) + " available") << '\n';
+    details() << "memory: " << to_string(estimate)
+              << (available == 0 ? "" : "; " + show_bytes(available) + " available") << '\n';
+    if (!verbose()) {
+      notes() << name_of_file(file) << " on " << described(opened.info()) << ": "
+              << show_bytes(estimate.weights) << " weights, " << show_bytes(estimate.cache)
+              << " cache for " << estimate.context << " tokens"
+              << (banner_end.empty() ? "" : "; " + banner_end) << '\n';
+    }
     return {};
   };
   options.progress = [&bar](std::uint64_t done, std::uint64_t total) -> Status {

@@ -65,13 +65,20 @@ struct DeviceArgs {
   DeviceOptions options;
   CpuOptions cpu;
   std::string cpu_features = "best";
+  std::string gpu_layers;  // 0: the CPU
   bool profile = false;
 
-  void add_to(CLI::App& app);  // --device, --threads and --cpu-features
+  void add_to(CLI::App& app);  // --device, --threads, --gpu-layers and --cpu-features
   Result<Device> open();
-  // As open, and says on stderr which device it is and why.
+  // As open, and with --verbose says on stderr which device it is and why.
   Result<Device> open_and_tell();
+
+ private:
+  Status take_gpu_layers();
 };
+
+// "cpu (AMD EPYC, 2 threads)"
+std::string described(const DeviceInfo& info);
 
 // The model in the box: beside the installed program or in the source tree; the environment
 // variable ONEPASS_MODELS names another folder.
@@ -82,6 +89,7 @@ struct ModelArgs {
   std::string model;       // empty: the model in the box
   bool force = false;      // load what seems too large
   std::uint64_t mmap = 0;  // most bytes in memory; 0: as many as it takes
+  std::string banner_end;  // what the line on stderr about the model ends with
 
   // -m, --device, --threads, --cpu-features, --force and --quiet.
   void add_to(CLI::App& app);
@@ -89,8 +97,9 @@ struct ModelArgs {
   void add_model_to(CLI::App& app);
   Result<std::string> path() const;
   Result<llm::Tokenizer> open_tokenizer() const;  // reads no tensor
-  // Opens the device and the model on it, telling the device, the memory it takes and, on a
-  // terminal, the progress. A model that cannot fit with its cache is refused before it is loaded.
+  // Opens the device and the model on it, telling in a line both and the memory they take, more
+  // with --verbose, and on a terminal the progress. A model that cannot fit with its cache is
+  // refused before it is loaded.
   Result<llm::TextModel> open(bool with_tokenizer = true, const CacheArgs& cache = {});
 };
 

@@ -14,6 +14,7 @@
 #include "core/os.h"
 #include "machine/bandwidth.h"
 #include "options/chat_args.h"
+#include "options/prompt_args.h"
 #include "options/sampling_args.h"
 #include "run/chat_session.h"
 
@@ -22,8 +23,9 @@ namespace {
 
 struct GenerateArgs {
   ModelArgs model;
-  std::string prompt;
+  PromptArgs prompt;
   std::string tokens;
+  std::vector<std::string> stop;
   std::uint32_t n = 256;
   std::uint32_t context = 0;
   SamplingArgs sampling;
@@ -143,7 +145,7 @@ std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm
   if (args.jsonl) json.key("event").value("end");
   json.key("model").value(g.model().model->config().name);
   json.key("device").value(g.model().model->device().info().name);
-  json.key("prompt").value(args.prompt);
+  json.key("prompt").value(args.prompt.text);
   if (g.model().tokenizer) {
     json.key("text").value(text);
   } else {
@@ -190,14 +192,14 @@ Result<std::string> render_chat(const GenerateArgs& args, const llm::ChatTemplat
   llm::ChatInput input;
   llm::set_special_tokens(input, tokenizer);
   args.chat.apply_to(input);
-  input.messages.push_back({"user", args.prompt});
+  input.messages.push_back({"user", args.prompt.text});
   return chat.render(input);
 }
 
 // Nothing unless the prompt is a message. Read before the weights: what is wrong shows at once.
 Result<std::optional<llm::ChatTemplate>> open_chat(const GenerateArgs& args) {
   if (!args.is_chat) return std::optional<llm::ChatTemplate>();
-  if (args.prompt.empty()) refuse("--chat", "needs a message, give it with -p");
+  if (args.prompt.text.empty()) refuse("--chat", "needs a message, give it with -p");
   llm::ChatInput ignored;
   args.chat.apply_to(ignored);
   ONEPASS_ASSIGN(const std::string path, args.model.path());
@@ -230,9 +232,9 @@ std::uint32_t context_for(const GenerateArgs& args, std::uint32_t trained, std::
 CacheArgs planned_cache(const GenerateArgs& args, std::size_t ids) {
   if (args.context != 0) return {.context = args.context, .option = "-c"};
   const auto is_other = [](char c) { return (static_cast<unsigned char>(c) & 0x80) != 0; };
-  const auto others =
-      static_cast<std::size_t>(std::count_if(args.prompt.begin(), args.prompt.end(), is_other));
-  const std::size_t prompt = ids != 0 ? ids : (args.prompt.size() - others) / 4 + others + 1;
+  const auto others = static_cast<std::size_t>(
+      std::count_if(args.prompt.text.begin(), args.prompt.text.end(), is_other));
+  const std::size_t prompt = ids != 0 ? ids : (args.prompt.text.size() - others) / 4 + others + 1;
   return {.context = needed_for(args, prompt), .up_to_trained = true, .option = "-c"};
 }
 
@@ -243,85 +245,79 @@ Result<TokenLog> log_of(const llm::Decoder& decoder, std::uint32_t token, std::s
                   top_logprobs(logits, n_top)};
 }
 
-Result<int> run_generate(GenerateArgs& args) {
-  args.sampling.check();
-  std::vector<std::uint32_t> ids;
-  if (!args.tokens.empty()) {
-    const auto parsed = parse_ids(args.tokens);
-    if (!parsed) refuse("--tokens", parsed.error());
-    ids = *parsed;
-  } else if (args.prompt == "-") {
-    ONEPASS_ASSIGN(args.prompt, read_stdin());
-  }
+// Prints the text, or collects and prints what the JSON has of it, piece by piece.
+class Printer {
+ public:
+  Printer(const GenerateArgs& args, const llm::Decoder& decoder, bool has_text)
+      : args_(args),
+        decoder_(decoder),
+        has_text_(has_text),
+        told_prompt_(!args.as_text() || args.is_chat || args.prompt.text.empty() ||
+                     !stdout_is_terminal()) {}
 
-  ONEPASS_ASSIGN(const std::optional<llm::ChatTemplate> chat, open_chat(args));
-  if (args.chat.show_prompt) return show_prompt(args, *chat);
-
-  const std::uint64_t start = os::now_ns();
-  ONEPASS_ASSIGN(llm::TextModel model, args.model.open(true, planned_cache(args, ids.size())));
-  const bool has_text = model.tokenizer.has_value();
-  if (chat) {
-    ONEPASS_TRY(model.tokenizer);
-    ONEPASS_ASSIGN(const std::string rendered, render_chat(args, *chat, *model.tokenizer));
-    ONEPASS_ASSIGN(ids, llm::encode_chat(*model.tokenizer, rendered));
-    if (ids.empty()) refuse("--chat", "the template gives no text");
-  } else if (args.tokens.empty()) {
-    ONEPASS_TRY(model.tokenizer);
-    ONEPASS_ASSIGN(
-        ids, llm::encode_prompt(*model.tokenizer, args.prompt, {.parse_special = args.special}));
-    if (ids.empty()) refuse("-p", "the prompt is empty and the model has no begin token");
-  }
-  llm::DecoderOptions decoder;
-  decoder.context = context_for(args, model.model->config().context, ids.size());
-  decoder.sampling = args.sampling.options;
-  ONEPASS_ASSIGN(llm::Generator generator, llm::Generator::create(std::move(model), decoder));
-  const double load_s = seconds(os::now_ns() - start);
-
-  args.sampling.tell();
-  ProgressBar bar("prompt");
-  bool told_prompt =
-      !args.as_text() || args.is_chat || args.prompt.empty() || !stdout_is_terminal();
-  std::string text;
-  std::vector<TokenLog> logs;
-  std::size_t index = 0;
-  bool first = true;
-  std::uint64_t run_start = 0;
-  const auto each = [&](const llm::Piece& piece) -> Status {
-    bar.erase();
+  Status put_piece(const llm::Piece& piece) {
     // Seen on a terminal, but not part of the data.
-    if (!std::exchange(told_prompt, true)) notes() << args.prompt << std::flush;
-    if (!args.as_text()) {
-      text += piece.text;
-      std::optional<TokenLog> log;
-      if (args.logprobs && piece.token) {
-        ONEPASS_ASSIGN(log, log_of(generator.decoder(), *piece.token, args.n_top));
-        logs.push_back(*log);
-      }
-      if (!args.jsonl) return {};
-      return put(token_line(piece, index++, seconds(os::now_ns() - run_start), has_text, log));
+    if (!std::exchange(told_prompt_, true)) notes() << args_.prompt.text << std::flush;
+    if (args_.as_text()) {
+      if (has_text_) return put(piece.text);
+      return put((index_++ == 0 ? "" : " ") + std::to_string(*piece.token));
     }
-    if (has_text) return put(piece.text);
-    return put((std::exchange(first, false) ? "" : " ") + std::to_string(*piece.token));
-  };
-  llm::GenerateOptions options;
-  options.max_tokens = args.n;
-  options.sampling = args.sampling.options;
-  if (args.logprobs || args.jsonl) options.ahead = 1;
-  options.cancel = &interrupt_flag();
-  options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
-  if (args.jsonl) ONEPASS_TRY(put(start_line(args, generator, ids.size())));
-  if (args.logprobs && args.as_text()) {
-    notes() << "note: --logprobs shows with --json or --jsonl only\n";
+    text += piece.text;
+    std::optional<TokenLog> log;
+    if (args_.logprobs && piece.token) {
+      ONEPASS_ASSIGN(log, log_of(decoder_, *piece.token, args_.n_top));
+      logs.push_back(*log);
+    }
+    if (!args_.jsonl) return {};
+    return put(token_line(piece, index_++, seconds(os::now_ns() - start_), has_text_, log));
   }
-  run_start = os::now_ns();
-  ONEPASS_ASSIGN(const llm::GenerateReport report, generator.run(ids, options, each));
-  bar.erase();
-  if (args.as_text()) ONEPASS_TRY(put("\n"));
 
-  // Figures that are not printed are not measured.
-  const bool tells = !quiet() || !args.as_text();
-  const Figures figures = tells ? measure(generator, report, load_s) : Figures{};
-  if (!args.as_text()) ONEPASS_TRY(put(to_json(args, generator, report, figures, text, logs)));
+  std::string text;            // as JSON
+  std::vector<TokenLog> logs;  // likewise
+
+ private:
+  const GenerateArgs& args_;
+  const llm::Decoder& decoder_;
+  const bool has_text_;
+  bool told_prompt_;
+  std::size_t index_ = 0;
+  const std::uint64_t start_ = os::now_ns();
+};
+
+// The prompt as ids: those given, a message in the model's template, or a text.
+Result<std::vector<std::uint32_t>> prompt_ids(const GenerateArgs& args,
+                                              const std::optional<llm::ChatTemplate>& chat,
+                                              const llm::TextModel& model,
+                                              std::vector<std::uint32_t> given) {
+  if (!given.empty()) return given;
+  ONEPASS_TRY(model.tokenizer);
+  if (chat) {
+    ONEPASS_ASSIGN(const std::string rendered, render_chat(args, *chat, *model.tokenizer));
+    ONEPASS_ASSIGN(given, llm::encode_chat(*model.tokenizer, rendered));
+    if (given.empty()) refuse("--chat", "the template gives no text");
+    return given;
+  }
+  ONEPASS_ASSIGN(given, llm::encode_prompt(*model.tokenizer, args.prompt.text,
+                                           {.parse_special = args.special}));
+  if (given.empty()) refuse("-p", "the prompt is empty and the model has no begin token");
+  return given;
+}
+
+// Reads the prompt; the ids of --tokens.
+Result<std::vector<std::uint32_t>> take_input(GenerateArgs& args) {
+  args.sampling.check();
+  check_stop_texts(args.stop);
+  args.model.banner_end = args.sampling.short_text();
+  ONEPASS_TRY(args.prompt.take(args.model.model, !args.tokens.empty()));
+  if (args.tokens.empty()) return std::vector<std::uint32_t>{};
+  if (!args.prompt.text.empty()) refuse("--tokens", "there is a prompt as well");
+  auto parsed = parse_ids(args.tokens);
+  if (!parsed) refuse("--tokens", parsed.error());
+  if (parsed->empty()) refuse("--tokens", "there is no id");
+  return parsed;
+}
+
+void tell_stop(const llm::Generator& generator, const llm::GenerateReport& report) {
   if (report.stop == llm::StopReason::end_of_text && report.tokens.empty()) {
     notes() << "the model ended the text at once; one made for chats needs its template, see "
                "--chat\n";
@@ -330,6 +326,52 @@ Result<int> run_generate(GenerateArgs& args) {
     std::cerr << "stopped: the context of " << generator.decoder().context()
               << " tokens is full (-c for more)\n";
   }
+}
+
+Result<int> run_generate(GenerateArgs& args) {
+  ONEPASS_ASSIGN(std::vector<std::uint32_t> ids, take_input(args));
+  ONEPASS_ASSIGN(const std::optional<llm::ChatTemplate> chat, open_chat(args));
+  if (args.chat.show_prompt) return show_prompt(args, *chat);
+
+  const std::uint64_t start = os::now_ns();
+  ONEPASS_ASSIGN(llm::TextModel model, args.model.open(true, planned_cache(args, ids.size())));
+  const bool has_text = model.tokenizer.has_value();
+  ONEPASS_ASSIGN(ids, prompt_ids(args, chat, model, std::move(ids)));
+  llm::DecoderOptions decoder;
+  decoder.context = context_for(args, model.model->config().context, ids.size());
+  decoder.sampling = args.sampling.options;
+  ONEPASS_ASSIGN(llm::Generator generator, llm::Generator::create(std::move(model), decoder));
+  const double load_s = seconds(os::now_ns() - start);
+
+  args.sampling.tell();
+  ProgressBar bar("prompt");
+  llm::GenerateOptions options;
+  options.max_tokens = args.n;
+  options.sampling = args.sampling.options;
+  options.stop_texts = args.stop;
+  if (args.logprobs || args.jsonl) options.ahead = 1;
+  options.cancel = &interrupt_flag();
+  options.prefill_progress = [&](std::size_t done, std::size_t total) { bar.show(done, total); };
+  if (args.jsonl) ONEPASS_TRY(put(start_line(args, generator, ids.size())));
+  if (args.logprobs && args.as_text()) {
+    notes() << "note: --logprobs shows with --json or --jsonl only\n";
+  }
+  Printer printer(args, generator.decoder(), has_text);
+  ONEPASS_ASSIGN(const llm::GenerateReport report,
+                 generator.run(ids, options, [&](const llm::Piece& piece) {
+                   bar.erase();
+                   return printer.put_piece(piece);
+                 }));
+  bar.erase();
+  if (args.as_text()) ONEPASS_TRY(put("\n"));
+
+  // Figures that are not printed are not measured.
+  const bool tells = !quiet() || !args.as_text();
+  const Figures figures = tells ? measure(generator, report, load_s) : Figures{};
+  if (!args.as_text()) {
+    ONEPASS_TRY(put(to_json(args, generator, report, figures, printer.text, printer.logs)));
+  }
+  tell_stop(generator, report);
   print_line(report, figures);
   return report.stop == llm::StopReason::cancelled ? exit_interrupted : 0;
 }
@@ -341,10 +383,10 @@ void add_generate(CLI::App& app, Run& run) {
   CLI::App* command =
       app.add_subcommand("generate", "continue a text; the model in the box by default");
   args->model.add_to(*command);
-  CLI::Option* prompt =
-      command->add_option("-p,--prompt", args->prompt, "text to continue, - for stdin");
+  args->prompt.add_to(*command);
   command->add_option("--tokens", args->tokens, "token ids to continue, as 1,2,3")
-      ->excludes(prompt);
+      ->excludes("--prompt")
+      ->excludes("--file");
   command->add_flag("--special", args->special,
                     "read special tokens written in the prompt as such");
   CLI::Option* chat = command->add_flag("--chat", args->is_chat,
@@ -353,6 +395,7 @@ void add_generate(CLI::App& app, Run& run) {
   chat->excludes("--tokens")->excludes("--special");
   args->chat.add_to(*command, "print the prompt with its template and stop", chat);
   command->add_option("-n,--predict", args->n, "most tokens to generate")->capture_default_str();
+  add_stop_to(*command, args->stop);
   args->sampling.add_to(*command);
   add_context_to(*command, args->context, "tokens; auto or 0: what is needed, at most as trained");
   CLI::Option* json =
@@ -370,10 +413,11 @@ void add_generate(CLI::App& app, Run& run) {
           ->check(CLI::Range(0u, 1000u));
   command->footer(
       "Text goes to stdout, everything else to stderr.\nExamples:\n"
-      "  onepass generate\n"
+      "  onepass generate model.gguf \"Once upon a time\"\n"
       "  onepass generate -p \"Tom had a red ball.\" -n 100 --seed 7\n"
       "  onepass generate --chat -m model.gguf -p \"Why is the sky blue?\"\n"
-      "  echo \"Once upon a time\" | onepass generate -m model.gguf -p - --temp 0\n"
+      "  onepass generate model.gguf -f prompt.txt --stop \"The end\"\n"
+      "  echo \"Once upon a time\" | onepass generate -m model.gguf --temp 0\n"
       "  onepass generate -q -n 20 --jsonl --logprobs 3");
   command->callback([&run, args, logprobs] {
     args->logprobs = logprobs->count() > 0;

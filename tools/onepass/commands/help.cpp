@@ -38,7 +38,8 @@ Status search(const CommandRow& all, const std::string& asked) {
     }
     for (const OptionRow& o : c.options) {
       for (const std::string& name : o.names) known.push_back(name);
-      if (has(o.heading()) || has(o.help) || (!o.variable.empty() && has(o.variable))) {
+      const bool by_alias = std::any_of(o.aliases.begin(), o.aliases.end(), has);
+      if (by_alias || has(o.heading()) || has(o.help) || (!o.variable.empty() && has(o.variable))) {
         out += c.path() + " " + o.heading() + "\n    " + o.help + "\n";
       }
     }
@@ -58,6 +59,8 @@ void add_json(JsonWriter& json, const CommandRow& c) {
   for (const OptionRow& o : c.options) {
     json.begin_object().key("names").begin_array();
     for (const std::string& name : o.names) json.value(name);
+    json.end_array().key("aliases").begin_array();
+    for (const std::string& name : o.aliases) json.value(name);
     json.end_array().key("help").value(o.help).key("group").value(o.group);
     json.key("value").value(o.value).key("default").value(o.default_value);
     json.key("choices").begin_array();

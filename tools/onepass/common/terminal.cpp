@@ -95,9 +95,19 @@ bool& quiet() noexcept {
   return is;
 }
 
+bool& verbose() noexcept {
+  static bool is = false;
+  return is;
+}
+
 std::ostream& notes() {
   static std::ostream nowhere(nullptr);
   return quiet() ? nowhere : std::cerr;
+}
+
+std::ostream& details() {
+  static std::ostream nowhere(nullptr);
+  return verbose() ? notes() : nowhere;
 }
 
 // Work that is done before the first redraw shows no bar at all.

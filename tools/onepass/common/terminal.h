@@ -29,8 +29,12 @@ bool stdout_is_terminal() noexcept;
 
 // Set by --quiet: then notes() go nowhere and no progress is shown. Errors and warnings stay.
 bool& quiet() noexcept;
+// Set by --verbose.
+bool& verbose() noexcept;
 // stderr, for what is good to know and no warning.
 std::ostream& notes();
+// stderr, for what only --verbose tells.
+std::ostream& details();
 
 // One line on stderr that is redrawn and in the end erased; nothing when that is no terminal.
 class ProgressBar {

@@ -268,7 +268,9 @@ std::string bash_completion(const CommandRow& all) {
     for (const OptionRow& o : c.options) {
       if (o.positional || o.kind == ValueKind::none) continue;
       std::string patterns;
-      for (const std::string& name : o.names) {
+      std::vector<std::string> names = o.names;
+      names.insert(names.end(), o.aliases.begin(), o.aliases.end());
+      for (const std::string& name : names) {
         patterns += (patterns.empty() ? "" : "|") + in_quotes(below(c) + ":" + name);
       }
       out += "    " + patterns + ") values= kind=file; " + bash_values(o, all) + " ;;\n";

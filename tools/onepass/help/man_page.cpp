@@ -46,6 +46,12 @@ std::string page_name(const CommandRow& c) {
 
 std::string reference(const CommandRow& c) { return ".BR " + plain(page_name(c)) + " (1)"; }
 
+std::string joined_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 void add_option(std::string& out, const OptionRow& o) {
   out += ".TP\n";
   std::string names;
@@ -57,6 +63,7 @@ void add_option(std::string& out, const OptionRow& o) {
   out += o.help.empty() ? "\\&" : plain(o.help);
   if (!o.default_value.empty()) out += "\n(default: " + plain(o.default_value) + ")";
   if (o.required) out += "\n(required)";
+  if (!o.aliases.empty()) out += "\nAlso " + plain(joined_names(o.aliases)) + ".";
   out += "\n";
 }
 

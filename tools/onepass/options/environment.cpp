@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "habits.h"
 #include "suggest.h"
 
 extern "C" char** environ;
@@ -78,17 +79,9 @@ std::vector<std::string> unknown_variables(const std::vector<Variable>& known) {
   return unknown;
 }
 
-void bind_environment(CLI::App& app, int argc, const char* const* argv) {
-  CLI::App* command = &app;
-  for (int i = 1; i < argc; ++i) {
-    for (CLI::App* next : command->get_subcommands(nullptr)) {
-      if (next->get_name() != argv[i]) continue;
-      command = next;
-      break;
-    }
-  }
+void bind_environment(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* command = &asked_command(app, words);
   if (command == &app) return;
-  const std::vector<std::string> words(argv + 1, argv + argc);
   std::vector<const CLI::Option*> set;
   const auto is_there = [&](const CLI::Option* option) {
     return std::find(set.begin(), set.end(), option) != set.end() || is_given(*option, words);

@@ -23,10 +23,10 @@ std::vector<std::string> unknown_variables(const std::vector<Variable>& known);
 // Empty values count as not set.
 const char* variable_value(const std::string& name);
 
-// Takes what the options of the command in argv were not given from the environment. Before
+// Takes what the options of the command in the words were not given from the environment. Before
 // parsing; only that command: a wrong value must not hurt others. Variables of options that exclude
-// one in argv, or one that a variable before them sets, are passed over.
-void bind_environment(CLI::App& app, int argc, const char* const* argv);
+// one of the words, or one that a variable before them sets, are passed over.
+void bind_environment(CLI::App& app, const std::vector<std::string>& words);
 
 // After parsing: " (ONEPASS_TOP_K=many)" if the option has its value from there, else nothing.
 std::string told_by_variable(const CLI::Option& option);

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "common/terminal.h"
+#include "habits.h"
 #include "sizes.h"
 
 namespace onepass::tool {
@@ -27,6 +29,7 @@ constexpr ValueRow value_rows[] = {
     {"UINT", ValueKind::number, "N"},
     {"INT", ValueKind::number, "N"},
     {"FLOAT", ValueKind::number, "X"},
+    {count_value, ValueKind::number, count_value},
     {file_value, ValueKind::file, file_value},
     {folder_value, ValueKind::file, folder_value},
     {device_value, ValueKind::device, device_value},
@@ -58,8 +61,9 @@ void set_value(OptionRow& row, const CLI::Option& option) {
   }
 }
 
-OptionRow row_of(const CLI::Option& option, bool positional) {
+OptionRow row_of(const CLI::App& command, const CLI::Option& option, bool positional) {
   OptionRow row;
+  if (!positional) row.aliases = aliases_of(command, option);
   row.positional = positional;
   if (positional) row.names.push_back(option.get_name(true, false));
   for (const std::string& name : positional ? std::vector<std::string>{} : option.get_snames()) {
@@ -105,7 +109,7 @@ CommandRow command_of(const CLI::App& app, std::vector<std::string> words) {
   std::vector<std::string> option_groups;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
-    if (option->get_positional()) row.options.push_back(row_of(*option, true));
+    if (option->get_positional()) row.options.push_back(row_of(app, *option, true));
     const auto known = std::find(option_groups.begin(), option_groups.end(), option->get_group());
     if (known == option_groups.end()) option_groups.push_back(option->get_group());
   }
@@ -115,7 +119,7 @@ CommandRow command_of(const CLI::App& app, std::vector<std::string> words) {
   for (const std::string& group : option_groups) {
     for (const CLI::Option* option : app.get_options()) {
       if (option->get_group() == group && option->nonpositional()) {
-        row.options.push_back(row_of(*option, false));
+        row.options.push_back(row_of(app, *option, false));
       }
     }
   }
@@ -200,6 +204,10 @@ void complete_app(CLI::App& app) {
   const auto formatter = std::make_shared<TableFormatter>();
   const std::function<void(CLI::App&)> set = [&](CLI::App& a) {
     a.formatter(formatter);
+    if (a.get_parent() != nullptr && a.get_subcommands(nullptr).empty()) {
+      a.add_flag("-v,--verbose", verbose(),
+                 "more on stderr, and where in the sources an error was");
+    }
     for (CLI::App* command : a.get_subcommands(nullptr)) set(*command);
   };
   set(app);

@@ -18,10 +18,11 @@ enum class ValueKind : std::uint8_t { none, number, text, file, choice, device, 
 
 // An option whose value is more than text or a number says so: ->type_name(file_value).
 inline constexpr char file_value[] = "FILE", folder_value[] = "FOLDER", device_value[] = "DEVICE",
-                      model_value[] = "MODEL", command_value[] = "COMMAND";
+                      model_value[] = "MODEL", command_value[] = "COMMAND", count_value[] = "N";
 
 struct OptionRow {
-  std::vector<std::string> names;  // "-c", "--context"; of a positional one without dashes
+  std::vector<std::string> names;    // "-c", "--context"; of a positional one without dashes
+  std::vector<std::string> aliases;  // names of other programs that work as well
   std::string help;
   std::string group;
   std::string value;                 // "N", "FILE", "f16|f32"; of a flag empty
@@ -59,8 +60,8 @@ void for_each_command(const CommandRow& top, const std::function<void(const Comm
 // The name of the variable that sets an option, "ONEPASS_TOP_K"; empty: there is none.
 std::string variable_of(const CLI::Option& option);
 
-// To be called once all commands were added: lets whole numbers be written as 32k and help be
-// printed from the table.
+// To be called once all commands were added: gives each -v, lets whole numbers be written as
+// 32k and help be printed from the table.
 void complete_app(CLI::App& app);
 
 // The help of a command, as --help prints it.

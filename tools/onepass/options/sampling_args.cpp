@@ -7,6 +7,7 @@
 
 #include "commands/common.h"
 #include "common/terminal.h"
+#include "io/reader.h"
 
 namespace onepass::tool {
 
@@ -49,7 +50,7 @@ void SamplingArgs::check() {
 
 void SamplingArgs::tell() const {
   if (options.is_greedy()) {
-    notes() << "sampling: the most likely token\n";
+    details() << "sampling: the most likely token\n";
     return;
   }
   std::string text;
@@ -59,7 +60,11 @@ void SamplingArgs::tell() const {
                   step.value);
     text += part;
   }
-  notes() << "sampling: " << text << "; seed " << options.seed << '\n';
+  details() << "sampling: " << text << "; seed " << options.seed << '\n';
+}
+
+std::string SamplingArgs::short_text() const {
+  return options.is_greedy() ? "the most likely token" : "seed " + std::to_string(options.seed);
 }
 
 std::vector<SamplingStep> SamplingArgs::chain() const {
@@ -70,6 +75,18 @@ std::vector<SamplingStep> SamplingArgs::chain() const {
   if (options.top_p < 1.0f) steps.push_back({"top-p", static_cast<double>(options.top_p)});
   if (options.min_p > 0.0f) steps.push_back({"min-p", static_cast<double>(options.min_p)});
   return steps;
+}
+
+void add_stop_to(CLI::App& app, std::vector<std::string>& texts) {
+  app.add_option("--stop", texts, "end the answer before this text; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void check_stop_texts(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    if (text.empty()) refuse("--stop", "the text is empty");
+    if (!io::is_utf8(text)) refuse("--stop", "the text is no UTF-8");
+  }
 }
 
 }  // namespace onepass::tool

@@ -17,7 +17,7 @@ struct SamplingStep {
 
 struct SamplingArgs {
   llm::SamplingOptions options{.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-  std::string seed = "1";
+  std::string seed = "1";  // or "random"
 
   void add_to(CLI::App& app);
   // Reads the seed; refuses what is out of range.
@@ -25,8 +25,15 @@ struct SamplingArgs {
   // What is done to the logits, in this order; nothing: the most likely token is taken. Steps that
   // change nothing are left out.
   std::vector<SamplingStep> chain() const;
-  // Says it on stderr.
+  // With --verbose says it on stderr.
   void tell() const;
+  // "seed 7", or that there is no choice.
+  std::string short_text() const;
 };
+
+// --stop: texts that an answer ends before.
+void add_stop_to(CLI::App& app, std::vector<std::string>& texts);
+// Refuses an empty one and one that is no UTF-8.
+void check_stop_texts(const std::vector<std::string>& texts);
 
 }  // namespace onepass::tool
