@@ -27,6 +27,16 @@ endif()
 
 if(ONEPASS_BUILD_CLI)
   find_package(CLI11 REQUIRED)
+  find_library(ONEPASS_edit_LIBRARY edit)
+  find_path(ONEPASS_edit_INCLUDE_DIR histedit.h)
+  mark_as_advanced(ONEPASS_edit_LIBRARY ONEPASS_edit_INCLUDE_DIR)
+  if(NOT ONEPASS_edit_LIBRARY OR NOT ONEPASS_edit_INCLUDE_DIR)
+    message(FATAL_ERROR "libedit not found; Debian and Ubuntu: apt-get install libedit-dev")
+  endif()
+  add_library(onepass_edit UNKNOWN IMPORTED)
+  set_target_properties(onepass_edit PROPERTIES
+    IMPORTED_LOCATION ${ONEPASS_edit_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${ONEPASS_edit_INCLUDE_DIR})
 endif()
 
 if(ONEPASS_BUILD_TESTS)

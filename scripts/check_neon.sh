@@ -24,8 +24,8 @@ jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN)}
 mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' | head -n 1)}
 
 tools=(g++-aarch64-linux-gnu qemu-user cmake ninja-build python3)
-libraries=(libcli11-dev libexpected-dev libfast-float-dev libgmock-dev libgtest-dev libpcre2-8-0
-  libpcre2-dev libutf8proc2 libutf8proc-dev)
+libraries=(libbsd0 libcli11-dev libedit2 libedit-dev libexpected-dev libfast-float-dev libgmock-dev
+  libgtest-dev libmd0 libpcre2-8-0 libpcre2-dev libtinfo6 libutf8proc2 libutf8proc-dev)
 
 install_tools() {
   local missing=() as_root=() package

@@ -51,10 +51,36 @@ Result<ChatReply> ChatSession::ask(std::string user, const GenerateOptions& opti
   });
 }
 
-Result<ChatReply> ChatSession::answer(const GenerateOptions& options, const Each& each) {
+Result<std::size_t> ChatSession::make_room(const std::string& user, std::uint32_t free) {
+  return guarded([&]() -> Result<std::size_t> {
+    const std::vector<ChatMessage> before = input_.messages;
+    const std::size_t context = generator_.decoder().context();
+    const auto is_system = [](const ChatMessage& m) { return m.role == "system"; };
+    const auto is_user = [](const ChatMessage& m) { return m.role == "user"; };
+    input_.messages.push_back({"user", chat::Value(user)});
+    while (true) {
+      const Result<std::vector<std::uint32_t>> ids = prompt_ids();
+      if (!ids) {
+        input_.messages = before;
+        return ids.error();
+      }
+      auto& messages = input_.messages;
+      const auto oldest = std::find_if_not(messages.begin(), messages.end(), is_system);
+      if (ids->size() + free <= context || oldest + 1 == messages.end()) break;
+      messages.erase(oldest, std::find_if(oldest + 1, messages.end(), is_user));
+    }
+    input_.messages.pop_back();
+    return before.size() - input_.messages.size();
+  });
+}
+
+Result<std::vector<std::uint32_t>> ChatSession::prompt_ids() const {
   ONEPASS_ASSIGN(const std::string rendered, prompt());
-  ONEPASS_ASSIGN(const std::vector<std::uint32_t> ids,
-                 encode_chat(*generator_.model().tokenizer, rendered));
+  return encode_chat(*generator_.model().tokenizer, rendered);
+}
+
+Result<ChatReply> ChatSession::answer(const GenerateOptions& options, const Each& each) {
+  ONEPASS_ASSIGN(const std::vector<std::uint32_t> ids, prompt_ids());
   if (ids.empty()) return fail(ErrorCode::invalid_argument, "chat: the template gives no text");
   const std::uint32_t context = generator_.decoder().context();
   if (ids.size() >= context) {

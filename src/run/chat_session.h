@@ -45,12 +45,17 @@ class ChatSession {
   // hold is an error of code limit.
   using Each = std::function<Status(std::string_view text)>;
   Result<ChatReply> ask(std::string user, const GenerateOptions& options, const Each& each);
+  // Drops the oldest turns, never system messages, until the prompt with this message leaves that
+  // many tokens of the context free, or only the message is left. How many messages that were.
+  // After an error the conversation is as before.
+  Result<std::size_t> make_room(const std::string& user, std::uint32_t free);
   // The conversation as the model would get it, with the start of an answer.
   Result<std::string> prompt() const { return template_.render(input_); }
 
  private:
   ChatSession(Generator generator, ChatTemplate chat_template)
       : generator_(std::move(generator)), template_(std::move(chat_template)) {}
+  Result<std::vector<std::uint32_t>> prompt_ids() const;
   Result<ChatReply> answer(const GenerateOptions& options, const Each& each);
 
   Generator generator_;

@@ -1,15 +1,11 @@
 """chat_test.py PROGRAM SOURCE_DIR TEST_DATA [unittest arguments]: conversations as a user has them.
 TEST_DATA may be empty; what needs it is then skipped."""
 
-import fcntl
 import os
-import pty
 import re
 import shlex
 import signal
 import subprocess
-import termios
-import time
 import unittest
 
 from support import PROGRAM, SLOW, SOURCE_DIR, TEST_DATA, TINY, CliCase, clean_env, main, spawn
@@ -88,7 +84,7 @@ class GenerateChatTest(ChatCase):
 
 class ChatTest(ChatCase):
     def test_one_message_per_line(self):
-        args = ["chat", "--template", self.plain, "-n", "10", "--temp", "0"]
+        args = ["chat", "--template", self.plain, "-n", "10", "--temp", "0", "--stats"]
         result = self.ok(*args, stdin=b"Once upon a time\n\n  \nTom had a ball.\r\nThe end")
         answers = result.stdout.decode().splitlines()
         self.assertEqual(len(answers), 3, answers)
@@ -111,7 +107,7 @@ class ChatTest(ChatCase):
         self.assertNotIn("<s>", first + second)
 
     def test_lines_that_look_like_commands_are_messages(self):
-        result = self.ok("chat", "--template", self.plain, "-n", "2", stdin=b"/quit\n/help\n")
+        result = self.ok("chat", "--template", self.plain, "-n", "2", "--stats", stdin=b"/quit\n/help\n")
         self.assertEqual(len(STATS.findall(result.stderr.decode())), 2)
 
     def test_nothing_to_say(self):
@@ -123,6 +119,43 @@ class ChatTest(ChatCase):
                          code=1)
         self.assertIn("the context holds 64", result.stderr.decode())
         self.assertGreater(result.stdout.count(b"\n"), 1)
+
+    def test_two_hundred_turns_in_a_full_context(self):
+        """Each answer is that of a fresh run of what was kept."""
+        plain = self.write("lines.jinja", PLAIN.replace("m.content + '\\n'", "m.content + '|'"))
+        lines = "".join(f"Then girl number {i} came.\n" for i in range(200))
+        for policy in ("drop", "restart"):
+            result = self.ok("chat", "--template", plain, "-c", "96", "-n", "8", "--temp", "0",
+                             "--system", "A story.", "--stop", "\n", "--stop", "|", "--show-prompt",
+                             "--when-full", policy, stdin=lines.encode())
+            answers = result.stdout.decode().splitlines()
+            told = result.stderr.decode()
+            prompts = re.findall(r"^<s>(.*)$", told, re.MULTILINE)
+            self.assertEqual((len(answers), len(prompts)), (200, 200))
+            self.assertGreater(told.count("oldest messages are forgotten"), 10)
+            for i in range(0, 200, 10):
+                self.assertTrue(prompts[i].startswith("A story. "), prompts[i])
+                fresh = self.text("generate", "--special", "-p", "<s>" + prompts[i], "-n", "8",
+                                  "--temp", "0", "-c", "96", "--stop", "\n", "--stop", "|")
+                self.assertEqual(fresh.strip(), answers[i].strip(), (policy, i))
+
+    def test_seeds_are_random_and_told(self):
+        seeds = set()
+        for _ in range(3):
+            text = self.ok("chat", "--template", self.plain, "-n", "1", stdin=b"Hi\n").stderr.decode()
+            seeds.add(re.search(r"; seed (\d+)$", text, re.MULTILINE).group(1))
+        self.assertEqual(len(seeds), 3)
+        args = ("chat", "--template", self.plain, "-n", "20", "--temp", "1")
+        first = self.ok(*args, stdin=b"Once\n")
+        seed = re.search(r"; seed (\d+)$", first.stderr.decode(), re.MULTILINE).group(1)
+        again = self.ok(*args, "--seed", seed, stdin=b"Once\n")
+        self.assertEqual(first.stdout, again.stdout)
+
+    def test_stops_before_a_text(self):
+        args = ("chat", "--template", self.plain, "-n", "30", "--temp", "0")
+        whole = self.text(*args, stdin=b"Once upon a time\n")
+        cut = self.text(*args, "--stop", whole[5:9], stdin=b"Once upon a time\n")
+        self.assertEqual(cut, whole[:whole.index(whole[5:9])] + "\n")
 
     def test_interrupt_keeps_the_text(self):
         with spawn("chat", "--template", self.plain, "-n", "100000", stdin=subprocess.PIPE,
@@ -154,7 +187,7 @@ class ChatTest(ChatCase):
     def test_a_model_for_chats(self):
         shown = self.text("generate", "--chat", "-m", MINIMIND, "-p", "Hi", "--show-prompt")
         self.assertIn("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant", shown)
-        result = self.ok("chat", "-m", MINIMIND, "-n", "24", "--temp", "0",
+        result = self.ok("chat", "-m", MINIMIND, "-n", "24", "--temp", "0", "--stats",
                          stdin="Hello, who are you?\nAnd what can you do?\n".encode())
         answers = result.stdout.decode()
         self.assertGreater(len(answers.split()), 4)
@@ -162,107 +195,6 @@ class ChatTest(ChatCase):
         turns = [tuple(map(int, m.groups())) for m in STATS.finditer(result.stderr.decode())]
         self.assertEqual(len(turns), 2)
         self.assertGreaterEqual(turns[1][2], turns[0][1])
-
-
-class TerminalTest(ChatCase):
-    """On a pseudo terminal; everything the program prints comes back in one stream."""
-
-    def start(self, *args, template=None):
-        reader, writer = pty.openpty()
-
-        def take_terminal():  # so that Ctrl-C becomes a signal
-            fcntl.ioctl(writer, termios.TIOCSCTTY, 0)
-
-        process = spawn("chat", "--template", template or self.plain, *args, stdin=writer,
-                        stdout=writer, stderr=writer, start_new_session=True,
-                        preexec_fn=take_terminal)
-        os.close(writer)
-        self.addCleanup(os.close, reader)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.reader, self.process, self.seen = reader, process, ""
-
-    def wait_for(self, text):
-        end = time.monotonic() + SLOW
-        while text not in self.seen:
-            self.assertLess(time.monotonic(), end, self.seen)
-            try:
-                part = os.read(self.reader, 4096)
-            except OSError:  # how a terminal says that nobody writes any more
-                part = b""
-            if not part:
-                self.fail(f"{text!r} never came: {self.seen}")
-            self.seen += part.decode(errors="replace").replace("\r\n", "\n")
-        before, self.seen = self.seen.split(text, 1)
-        return before
-
-    def say(self, line):
-        os.write(self.reader, line.encode() + b"\n")
-
-    def ends_with(self, code):
-        self.assertEqual(self.process.wait(timeout=SLOW), code)
-
-    def test_a_conversation(self):
-        self.start("-n", "6", "--system", "A story.")
-        self.wait_for("> ")
-        self.say("/help")
-        self.assertIn("/reset", self.wait_for("> "))
-        self.say("Once upon a time")
-        self.wait_for("of them from the cache")
-        self.wait_for("> ")
-        self.say("/show")
-        self.assertIn("<s>A story. Once upon a time ", self.wait_for("> "))
-        self.say("/reset")
-        self.wait_for("starts over")
-        self.say("/show")
-        self.assertIn("<s>A story. \n", self.wait_for("> ") + self.wait_for("> "))
-        self.say("/nonsense")
-        self.assertIn("unknown command '/nonsense'", self.wait_for("> "))
-        self.say('"""two')
-        self.wait_for("... ")
-        self.say('lines"""')
-        self.wait_for("from the cache")
-        self.wait_for("> ")
-        self.say("/show")
-        self.assertIn("<s>A story. two\nlines ", self.wait_for("> "))
-        self.say("/quit")
-        self.ends_with(0)
-
-    def test_ctrl_c_stops_the_answer_only(self):
-        template = self.write("long.jinja",
-                              "{{ bos_token }}Once upon a time{{ messages[-1].content }}")
-        self.start("-n", "100000", "--temp", "1.5", "--top-k", "0", template=template)
-        self.wait_for("> ")
-        self.say(" there was")
-        self.wait_for("there was")
-        time.sleep(0.05)
-        os.write(self.reader, b"\x03")
-        self.wait_for("from the cache")
-        self.wait_for("> ")
-        self.say("/show")
-        self.wait_for("> ")
-        os.write(self.reader, b"\x04")
-        self.ends_with(0)
-
-    def test_ctrl_c_at_the_prompt_ends(self):
-        for _ in range(3):  # just before the wait for a line, or in it
-            self.start("-n", "4")
-            self.wait_for("> ")
-            os.write(self.reader, b"\x03")
-            self.ends_with(130)
-
-    def test_what_the_context_cannot_hold(self):
-        self.start("-n", "4", "-c", "24")
-        self.wait_for("> ")
-        self.say("dog cat " * 30)
-        self.wait_for("the context holds 24")
-        self.wait_for("/reset starts over")
-        self.wait_for("> ")
-        self.say("Once")
-        self.wait_for("from the cache")
-        self.wait_for("> ")
-        self.say("/exit")
-        self.ends_with(0)
 
 
 if __name__ == "__main__":

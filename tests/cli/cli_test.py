@@ -145,7 +145,7 @@ class GenerateTest(CliCase):
                 (["a", "b", "extra"], ["extra"])):
             with self.subTest(args=args):
                 self.fails(2, "generate", *args, says=says)
-        self.fails(2, says=["subcommand"])
+        self.fails(2, says=["no command"])
         self.fails(2, "bogus", says=["'bogus'", "expected one of", "generate"])
 
     def test_errors(self):

@@ -46,7 +46,7 @@ class QuietTest(CliCase):
     def test_chat(self):
         template = self.write("plain.jinja", "{{ bos_token }}{% for m in messages %}"
                                              "{{ m.content + ' ' }}{% endfor %}")
-        args = ("chat", "--template", template, "-n", "5", "--temp", "0")
+        args = ("chat", "--template", template, "-n", "5", "--temp", "0", "--stats")
         loud, quiet = (self.ok(*args, *more, stdin=b"Hello\n") for more in ([], ["-q"]))
         self.assertEqual(loud.stdout, quiet.stdout)
         self.assertIn(b"tok/s", loud.stderr)

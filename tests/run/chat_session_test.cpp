@@ -127,6 +127,62 @@ TEST_F(ChatSessionTest, ErrorsChangeNothing) {
   EXPECT_EQ(fresh.ask("More", options, nullptr)->report.tokens, after->report.tokens);
 }
 
+TEST_F(ChatSessionTest, TheOldestTurnsMakeRoom) {
+  ChatSession chat = create(plain, 64);
+  const std::string words = "the dog ran to the big tree";
+  chat.input().messages = {{"system", "A story."}};
+  for (const char* user : {"first", "second", "third"}) {
+    chat.input().messages.push_back({"user", user});
+    chat.input().messages.push_back({"assistant", words});
+  }
+  const auto all = chat.input().messages.size();
+  EXPECT_EQ(chat.make_room("Hi", 4).value(), 0u);
+  // Only the message and what is said to the model stay, where nothing else helps.
+  ChatSession full = create(plain, 64);
+  full.input().messages = chat.input().messages;
+  EXPECT_EQ(full.make_room("Hi", 64).value(), all - 1);
+  ASSERT_EQ(full.input().messages.size(), 1u);
+  EXPECT_EQ(full.input().messages[0].role, "system");
+  // As few turns as are needed, each with its answer.
+  const auto dropped = chat.make_room("Hi", 30).value();
+  EXPECT_GT(dropped, 0u);
+  EXPECT_LT(dropped, all - 1);
+  EXPECT_EQ(dropped % 2, 0u);
+  EXPECT_EQ(chat.input().messages[1].role, "user");
+  const auto reply = chat.ask("Hi", {.max_tokens = 1}, nullptr);
+  ASSERT_TRUE(reply);
+  EXPECT_LE(reply->prompt_tokens + 30, 64u);
+  // An error changes nothing.
+  ChatSession refuses = create("{{ raise_exception('no') }}", 64);
+  refuses.input().messages = {{"user", "a"}, {"assistant", "b"}};
+  EXPECT_FALSE(refuses.make_room("Hi", 64));
+  EXPECT_EQ(refuses.input().messages.size(), 2u);
+}
+
+TEST_F(ChatSessionTest, TwoHundredTurnsInAFullContext) {
+  const GenerateOptions options{.max_tokens = 12};
+  constexpr std::uint32_t context = 96;
+  ChatSession chat = create(plain, context);
+  chat.input().messages = {{"system", "A story."}};
+  std::size_t dropped = 0;
+  for (int turn = 0; turn < 200; ++turn) {
+    const std::string user = "Then number " + std::to_string(turn) + " came.";
+    const auto n = chat.make_room(user, 16);
+    ASSERT_TRUE(n) << n.error().to_string();
+    dropped += *n;
+    const std::vector<llm::ChatMessage> kept = chat.input().messages;
+    ASSERT_EQ(kept[0].role, "system");
+    const auto reply = chat.ask(user, options, nullptr);
+    ASSERT_TRUE(reply) << reply.error().to_string();
+    ChatSession fresh = create(plain, context);
+    fresh.input().messages = kept;
+    const auto alone = fresh.ask(user, options, nullptr);
+    ASSERT_TRUE(alone);
+    ASSERT_EQ(alone->text, reply->text) << "turn " << turn;
+  }
+  EXPECT_GT(dropped, 300u);
+}
+
 TEST_F(ChatSessionTest, CancelKeepsTheText) {
   std::atomic<bool> cancel{false};
   GenerateOptions options{.max_tokens = 50};

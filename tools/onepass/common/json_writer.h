@@ -9,9 +9,10 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "common/shortest.h"
 
 namespace onepass::tool {
 
@@ -36,16 +37,9 @@ class JsonWriter {
   JsonWriter& value(std::integral auto n) requires(!std::same_as<decltype(n), bool>) {
     return raw(std::to_string(n));
   }
-  // Enough digits to read the same number back; null when it is not finite.
-  JsonWriter& value(double n) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.17g", n);
-    return raw(std::isfinite(n) ? text : "null");
-  }
-  JsonWriter& value(float n) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(n));
-    return raw(std::isfinite(n) ? text : "null");
+  // The fewest digits that give the same number back, 0.7 for 0.7f; null when it is not finite.
+  JsonWriter& value(std::floating_point auto n) {
+    return raw(std::isfinite(n) ? shortest(n) : "null");
   }
   JsonWriter& null() { return raw("null"); }
   // A number as it is written.

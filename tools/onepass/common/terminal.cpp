@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 #include "core/os.h"
@@ -24,8 +27,17 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 // A byte is in it after Ctrl-C, so that a wait for input cannot miss one that came just before.
 int wake[2] = {-1, -1};
 
+// How the terminal was before any KeptInput.
+termios loud = {};
+volatile sig_atomic_t n_kept = 0;
+
 extern "C" void on_interrupt(int) {
   const int saved = errno;
+  if (flag.load(std::memory_order_relaxed)) {
+    if (n_kept > 0) tcsetattr(STDIN_FILENO, TCSANOW, &loud);
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+  }
   flag.store(true, std::memory_order_relaxed);
   const bool told = wake[1] >= 0 && write(wake[1], "", 1) == 1;
   static_cast<void>(told);  // a full pipe wakes as well
@@ -52,7 +64,7 @@ void catch_signals() {
   }
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // without SA_RESTART: a blocked read ends
+  action.sa_flags = 0;  // without SA_RESTART: a blocked read ends
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
@@ -68,13 +80,44 @@ void forget_interrupt() {
   catch_signals();
 }
 
-bool wait_for_stdin() {
+bool wait_for_stdin_or_signal() {
   pollfd both[2] = {{STDIN_FILENO, POLLIN, 0}, {wake[0], POLLIN, 0}};
-  while (!flag.load(std::memory_order_relaxed)) {
-    if (poll(both, 2, -1) < 0 && errno != EINTR) return true;  // reading says what is wrong
-    if (both[0].revents != 0) return true;
+  if (poll(both, 2, -1) < 0) return errno != EINTR;  // reading says what is wrong
+  return both[0].revents != 0;
+}
+
+bool wait_for_stdin() {
+  while (!interrupted()) {
+    if (wait_for_stdin_or_signal()) return !interrupted();
   }
   return false;
+}
+
+KeptInput::KeptInput() {
+  if (!stdin_is_terminal() || tcgetattr(STDIN_FILENO, &before_) != 0) return;
+  if (n_kept == 0) loud = before_;
+  termios silent = before_;
+  silent.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);
+  changed_ = tcsetattr(STDIN_FILENO, TCSADRAIN, &silent) == 0;
+  if (changed_) n_kept = n_kept + 1;
+}
+
+KeptInput::~KeptInput() {
+  if (!changed_) return;
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+  n_kept = n_kept - 1;
+}
+
+bool colour_on(int fd) {
+  const char* no = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(fd) != 0 && (no == nullptr || *no == '\0') && term != nullptr &&
+         std::strcmp(term, "dumb") != 0;
+}
+
+std::size_t columns_of_stdout() {
+  winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 bool stdin_is_terminal() noexcept {

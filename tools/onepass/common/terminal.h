@@ -1,6 +1,8 @@
 // Progress on a terminal, and Ctrl-C.
 #pragma once
 
+#include <termios.h>
+
 #include <atomic>
 #include <cstdint>
 #include <ostream>
@@ -22,6 +24,26 @@ inline bool interrupted() noexcept { return interrupt_flag().load(std::memory_or
 void forget_interrupt();
 // Until there is something to read, or the end of it. False after Ctrl-C.
 bool wait_for_stdin();
+// As wait_for_stdin, but false after any signal.
+bool wait_for_stdin_or_signal();
+
+// While it lives, what is typed is kept for the next line and not shown.
+class KeptInput {
+ public:
+  KeptInput();
+  ~KeptInput();
+  KeptInput(const KeptInput&) = delete;
+  KeptInput& operator=(const KeptInput&) = delete;
+
+ private:
+  termios before_ = {};
+  bool changed_ = false;
+};
+
+// A terminal, unless NO_COLOR says no.
+bool colour_on(int fd);
+// 0: no terminal.
+std::size_t columns_of_stdout();
 
 bool stdin_is_terminal() noexcept;
 bool stderr_is_terminal() noexcept;
