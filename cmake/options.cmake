@@ -23,6 +23,10 @@ set(ONEPASS_CUDA_ARCH "" CACHE STRING
   "CUDA architectures, e.g. 80-real;90-real;80-virtual. Empty: this machine's GPU, else 90")
 set(ONEPASS_CUDA_FLAGS "" CACHE STRING "More options for nvcc, e.g. --Ofast-compile=mid")
 
+set(ONEPASS_VULKAN AUTO CACHE STRING "Build the Vulkan backend: AUTO (where its tools are found), ON or OFF")
+set_property(CACHE ONEPASS_VULKAN PROPERTY STRINGS AUTO ON OFF)
+set(ONEPASS_SWIFTSHADER "" CACHE FILEPATH "ICD file of SwiftShader, a second Vulkan driver for tests")
+
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   set(ONEPASS_OS linux CACHE STRING "Operating system layer: linux or posix")
 else()

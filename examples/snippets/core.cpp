@@ -72,6 +72,14 @@ Status cuda_options(const Device&) {
   return check(onepass::backend_options<onepass::CudaOptions>(device.options()).plain_edges);
 }
 
+Status vulkan_options(const Device&) {
+  // [backends/vulkan.h]
+  const onepass::DeviceOptions options{.backend = {onepass::VulkanOptions{.validate = true}}};
+  const onepass::Result<onepass::Device> device = onepass::Device::open("vulkan:0", options);
+  // [backends/vulkan.h]
+  return check(device || device.error().code != ErrorCode::internal);
+}
+
 Status buffer(const Device& device) {
   // [buffer.h]
   ONEPASS_ASSIGN(const onepass::Buffer b, device.allocate(4096));
@@ -119,6 +127,7 @@ Status tracker(const Device& device) {
 constexpr Snippet list[] = {
     {"backends/cpu.h", cpu_options},
     {"backends/cuda.h", cuda_options},
+    {"backends/vulkan.h", vulkan_options},
     {"buffer.h", buffer},
     {"device.h", device},
     {"dtype.h", dtype},

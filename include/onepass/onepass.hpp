@@ -8,6 +8,7 @@
 
 #include "onepass/backends/cpu.h"
 #include "onepass/backends/cuda.h"
+#include "onepass/backends/vulkan.h"
 #include "onepass/buffer.h"
 #include "onepass/device.h"
 #include "onepass/dispatch.h"

@@ -36,6 +36,7 @@ LAYERS = (
     ("src/ops/launch*", "ops_common"),
     ("src/ops/cpu.h", "ops_common"),
     ("src/ops/kernel_row.h", "ops_common"),
+    ("src/ops/vulkan_row.h", "ops_common"),
     ("src/ops/*", "ops"),
     ("src/core/*", "core"),
     ("src/graph/*", "graph"),

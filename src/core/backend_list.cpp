@@ -4,6 +4,9 @@
 #include "backends/cuda/cuda.h"
 #endif
 #include "backends/null/null.h"
+#if ONEPASS_HAS_VULKAN
+#include "backends/vulkan/vulkan.h"
+#endif
 #include "core/device_state.h"
 #include "onepass/backends/cpu.h"
 
@@ -34,6 +37,9 @@ std::span<const BackendEntry> backend_list() noexcept {
     {"cuda", list_cuda, open_cuda, true},
 #endif
     {"null", list_one<make_null_backend>, open_one<make_null_backend>},
+#if ONEPASS_HAS_VULKAN
+    {"vulkan", list_vulkan, open_vulkan},
+#endif
   };
   return entries;
 }

@@ -24,5 +24,6 @@ std::span<const KernelRow> attention_cluster_kernels() noexcept;
 bool accepts_rope_attention(const DeviceInfo& device, const Dispatch& d);
 // Launch::variant 0: heads of 64 elements, 1: of 128.
 Status launch_rope_attention_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> attention_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

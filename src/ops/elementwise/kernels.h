@@ -7,7 +7,8 @@
 
 namespace onepass::ops {
 
-std::span<const KernelRow> elementwise_cuda_kernels() noexcept;  // where CUDA is compiled in
+std::span<const KernelRow> elementwise_cuda_kernels() noexcept;    // where CUDA is compiled in
+std::span<const KernelRow> elementwise_vulkan_kernels() noexcept;  // where Vulkan is
 
 Status launch_elementwise(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_cast(const DeviceInfo& device, const Dispatch& d, Launch& launch);

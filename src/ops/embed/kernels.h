@@ -19,5 +19,6 @@ std::span<const KernelRow> embed_cuda_kernels() noexcept;  // where CUDA is comp
 // A group per row, of several where there are few rows.
 Status launch_embed_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_embed_affine_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> embed_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

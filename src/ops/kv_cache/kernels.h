@@ -14,5 +14,6 @@ std::span<const KernelRow> kv_cache_cuda_kernels() noexcept;  // where CUDA is c
 // kv_store: a warp per head of a row. kv_copy: groups in y for heads.
 Status launch_kv_store_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_kv_copy_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> kv_cache_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

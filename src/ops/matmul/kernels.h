@@ -67,5 +67,6 @@ bool accepts_cuda_matmul(const DeviceInfo& device, const Dispatch& d);
 // and the norm's weight at multiples of 16 bytes. Plain, parts, or a quantized gate.
 inline constexpr std::uint32_t norm_matmul_max_k = 32768;
 bool accepts_normed_matmul(const DeviceInfo& device, const Dispatch& d);
+std::span<const KernelRow> matmul_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

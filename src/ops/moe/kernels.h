@@ -29,5 +29,6 @@ Status launch_moe_gate_cuda(const DeviceInfo& device, const Dispatch& d, Launch&
 Status launch_moe_reduce_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 // A warp per unit.
 Status launch_gated_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> moe_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

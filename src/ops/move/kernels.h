@@ -26,5 +26,6 @@ Status launch_gather_cuda(const DeviceInfo& device, const Dispatch& d, Launch& l
 Status launch_transpose_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_columns_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_concat_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> move_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

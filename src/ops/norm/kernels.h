@@ -17,5 +17,6 @@ bool accepts_norm(const DeviceInfo& device, const Dispatch& d);
 // the device's limit.
 inline constexpr std::uint32_t norm_warp_dim = 512;
 Status launch_norm_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> norm_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

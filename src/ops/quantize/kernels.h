@@ -20,5 +20,6 @@ std::span<const KernelRow> quantize_cuda_kernels() noexcept;  // where CUDA is c
 // A thread per four values; to a block format one per block.
 Status launch_quantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_dequantize_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> quantize_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

@@ -16,5 +16,6 @@ std::span<const KernelRow> rope_cuda_kernels() noexcept;  // where CUDA is compi
 // rows. rope_store: a warp per head of a row.
 Status launch_rope_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_rope_store_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> rope_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

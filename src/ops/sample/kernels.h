@@ -36,5 +36,6 @@ Status launch_argsort_cuda(const DeviceInfo& device, const Dispatch& d, Launch& 
 Status launch_top_k_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_sample_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
 Status launch_step_advance_cuda(const DeviceInfo& device, const Dispatch& d, Launch& launch);
+std::span<const KernelRow> sample_vulkan_kernels() noexcept;  // where Vulkan is compiled in
 
 }  // namespace onepass::ops

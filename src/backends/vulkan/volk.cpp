@@ -1,0 +1,3 @@
+// The functions of volk, which are all in its header.
+#define VOLK_IMPLEMENTATION
+#include <volk.h>
