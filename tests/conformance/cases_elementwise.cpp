@@ -31,7 +31,11 @@ double gelu_error(double x) {
   return 0.5 * std::abs(x) * inner + relative(gelu(x), 3);
 }
 // A fit of 5e-8 and a few roundings; the exponent -x^2 / 2 is rounded.
-double gelu_erf_error(double x) { return relative(gelu_erf(x), 16 + x * x) + 0x1p-126; }
+// A device may take what is smaller than the smallest normal number for 0, also before it is
+// multiplied by x.
+double gelu_erf_error(double x) {
+  return relative(gelu_erf(x), 16 + x * x) + (1 + std::abs(x)) * 0x1p-126;
+}
 
 #define BINARY(op)                                           \
 #op, Op::op, true,                                         \

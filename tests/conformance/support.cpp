@@ -12,6 +12,9 @@
 #ifdef ONEPASS_TEST_CUDA_EMU
 #include "backends/cuda/cuda.h"
 #endif
+#ifdef ONEPASS_TEST_VULKAN
+#include "backends/vulkan/vulkan.h"
+#endif
 
 namespace onepass::conformance {
 namespace {
@@ -58,7 +61,8 @@ struct Section {
   std::vector<Column> columns;
 };
 
-// Of this build. The CUDA kernels are known where the emulated card is.
+// Of this build. The CUDA kernels are known where the emulated card is, those of Vulkan where it is
+// compiled in.
 Section own_section() {
   const KernelTable cpu = cpu_kernel_rows();
 #if defined(__aarch64__)
@@ -77,6 +81,10 @@ Section own_section() {
     cuda.rows.insert(cuda.rows.end(), image.rows.begin(), image.rows.end());
   }
   section.columns.push_back(std::move(cuda));
+#endif
+#ifdef ONEPASS_TEST_VULKAN
+  const KernelTable vulkan(vulkan::kernel_lists());
+  section.columns.push_back({"Vulkan", {vulkan.begin(), vulkan.end()}, ~0u, false});
 #endif
   return section;
 }
