@@ -44,13 +44,15 @@ void row_values(uint row, uint i, out float v[32]) {
 }
 
 void main() {
-  bool plain = params.tokens_are_u32 != 0u;
+  bool plain = params.index == embed_by_u32;
   Step s = Step(params.rows, 0u, 0u);
   if (!plain) s = read_step();
   uint rows = min(params.rows, s.n_rows);
   uint bound = params.bound_rows != 0u ? params.bound_rows : params.vocab;
   for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
-    uint token = plain ? step_word(row) : step_token(row);
+    uint token = plain ? step_word(row)
+                 : params.index == embed_by_position ? step_position(row)
+                                                     : step_token(row);
     bool none = token >= params.vocab;
     if (none ? params.first_row != 0u : token - params.first_row >= bound) continue;
     for (uint i = gl_LocalInvocationID.x; 32u * i < params.dim; i += gl_WorkGroupSize.x) {
