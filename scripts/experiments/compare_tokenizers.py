@@ -25,6 +25,10 @@ lfm2 llada-moe llama-bpe llama-v3 llama3 llama4 megrez mellum mellum2 midm-2.0 m
 phi-2 pixtral poro-chat qwen2 qwen35 refact seed-coder smaug-bpe smollm solar-open stablelm2 starcoder talkie tekken
 tiny_aya trillion ufakzeka viking""".split()
 
+# Where llama.cpp's expressions are not those of the published tokenizers.
+KNOWN = {name: "no end of a word is seen between digits and letters there: 1000s"
+         for name in ("cohere2moe", "tiny_aya")}
+
 
 def write_with(vocabulary, pre, path):
     """The vocabulary with another value of tokenizer.ggml.pre."""
@@ -50,7 +54,7 @@ def reference(lib, path, texts):
     for text in texts:
         data = text.encode()
         ids = (ctypes.c_int32 * (len(data) + 8))()
-        n = lib.llama_tokenize(vocab, data, len(data), ids, len(ids), True, False)
+        n = lib.llama_tokenize(vocab, data, len(data), ids, len(ids), False, False)
         rows.append(list(ids[:n]))
     lib.llama_model_free(model)
     return rows
@@ -85,6 +89,9 @@ def main():
         path.unlink()
         if expected == got:
             print(f"{pre:20} {sum(map(len, got))} ids")
+            continue
+        if pre in KNOWN:
+            print(f"{pre:20} {KNOWN[pre]}")
             continue
         wrong.append(pre)
         text = next(i for i, row in enumerate(expected) if row != got[i])

@@ -25,8 +25,19 @@ class Members {
 
   Json at(std::string_view key) const {
     used_.emplace(key);
-    return object_[key];
+    const Json value = object_[key];
+    if (!value.is_missing()) return value;
+    // Newer files have what turns heads in one object, or in one for each kind of layer.
+    if (key == "rope_theta" || key == "partial_rotary_factor") return rotation()[key];
+    if (key == "rope_local_base_freq") return local_rotation()["rope_theta"];
+    return value;
   }
+  Json rotation() const {
+    used_.emplace("rope_parameters");
+    const Json all = object_["rope_parameters"], full = all["full_attention"];
+    return full.is_missing() ? all : full;
+  }
+  Json local_rotation() const { return object_["rope_parameters"]["sliding_attention"]; }
   bool has(std::string_view key) const { return !at(key).is_null(); }
 
   tl::unexpected<Error> refuse(ErrorCode code, std::string_view key, std::string message) const {
@@ -151,6 +162,8 @@ class JsonKeys final : public KeyReader {
 constexpr Harmless harmless_scaling[] = {
     {"original_max_position_embeddings", "the factors are made for it"},
     {"truncate", "YaRN's bounds are whole numbers", 1.0},
+    {"rope_theta", "read with the numbers of the model"},
+    {"partial_rotary_factor", "likewise"},
 };
 
 Status read_scaling(const Members& s, ModelConfig& c) {
@@ -224,7 +237,18 @@ Status read_rope(const Members& m, ModelConfig& c) {
   }
   ONEPASS_ASSIGN(r.scaling.n_ctx_orig,
                  m.count_or("original_max_position_embeddings", max_context, c.context));
-  const Json scaling = m.at("rope_scaling");
+  // Layers with a window are never scaled.
+  const Json local = m.local_rotation();
+  if (!local.is_null()) {
+    const Members members(local);
+    ONEPASS_ASSIGN(const std::string type, members.text("rope_type"));
+    const bool own_base = local["rope_theta"].number().value_or(0.0) != static_cast<double>(r.base);
+    if (type != "default" || (own_base && c.architecture->scaled_windows)) {
+      return local.error(ErrorCode::unsupported, "turns heads in a way of its own");
+    }
+    ONEPASS_TRY(members.check_all_used(harmless_scaling));
+  }
+  const Json scaling = m.has("rope_scaling") ? m.at("rope_scaling") : m.rotation();
   if (scaling.is_null()) return {};
   if (!scaling.is(JsonKind::object)) return scaling.error(ErrorCode::parse, "is not an object");
   const Members members(scaling);
@@ -246,6 +270,7 @@ Status read_windows(const Members& m, ModelConfig& c) {
         period = static_cast<std::uint32_t>(letters->size());
         continue;
       }
+      if (m.at(key).integer().value_or(1) == 0) continue;  // says that there are no windows
       ONEPASS_ASSIGN(period, m.count_or(key, max_layers, period));
     }
   }

@@ -113,10 +113,17 @@ std::uint32_t most_dispatches(const llm::ModelConfig& c) {
   if (c.shared_ffn_dim > 0) most += has(&LayerWeights::shared_router) ? 7 : 3;
   if (has(&LayerWeights::post_attention_norm)) most += 2;
   if (a.norm == llm::NormKind::layer) most += 4;  // quantized apart
-  if (a.norm_after_rope) most += 4;
+  if (a.norm_after_rope) most += 5;
+  const bool gated = has(&LayerWeights::gate) || c.n_experts > 0;
+  if (!gated && a.activation == llm::Activation::relu2) most += 2;
+  if (c.residual_scale != 1.0f) most += 2;
   const bool whole_rows = std::any_of(a.tensors.begin(), a.tensors.end(), [](const auto& row) {
     return row.into[0].weights == &LayerWeights::q_norm && row.cols == llm::Extent::queries;
   });
+  const bool biased_norms = std::any_of(a.tensors.begin(), a.tensors.end(), [](const auto& row) {
+    return row.into[0].weights == &LayerWeights::attn_norm && row.bias != llm::Need::never;
+  });
+  if (biased_norms && a.norm == llm::NormKind::rms) most += 3;
   if (whole_rows) most += 2;
   if (!c.rope.still.empty()) most += 1;  // keys are stored apart
   if (a.value_norm) most += 2;

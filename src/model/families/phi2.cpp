@@ -21,8 +21,10 @@ constexpr std::array output{
     with_bias(Need::required, model_tensors[1]),
 };
 constexpr auto keys = join(size_keys, layer_norm_keys, rope_keys);
-constexpr auto tensors = join(output, norms, attention_tensors<Need::usual, Need::required>,
-                              plain_ffn_tensors<Need::required>);
+constexpr auto tensors = join(
+    output, norms,
+    in_folder(attention_tensors<Need::usual, Need::required>, {{"attn_output", "self_attn.dense"}}),
+    in_folder(plain_ffn_tensors<Need::required>, {{"ffn_up", "mlp.fc1"}, {"ffn_down", "mlp.fc2"}}));
 
 }  // namespace
 

@@ -178,7 +178,7 @@ inline constexpr std::array softcap_keys{
 
 inline constexpr std::array expert_keys{
     Key{.gguf = "expert_count",
-        .json = "num_experts",
+        .json = "num_experts num_local_experts",
         .count = at<&ModelConfig::n_experts>,
         .max = max_experts,
         .fallback = always<0>},
@@ -192,7 +192,7 @@ inline constexpr std::array expert_keys{
 // Of models that always have experts; those are as wide as a network, or as a key says.
 inline constexpr std::array wide_mixture_keys{
     Key{.gguf = "expert_count",
-        .json = "num_experts",
+        .json = "num_experts num_local_experts",
         .count = at<&ModelConfig::n_experts>,
         .min = 1,
         .max = max_experts},
