@@ -364,8 +364,9 @@ std::vector<std::string> folder_parts(const TensorRow& row, std::uint32_t layer)
   return names;
 }
 
-std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c) noexcept {
-  return row.form == TensorForm::experts ? c.n_experts : row_count(row, c);
+std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c,
+                          std::uint32_t layer) noexcept {
+  return row.form == TensorForm::experts ? c.n_experts : row_count(row, c, layer);
 }
 
 std::string piece_name(std::string_view name, std::uint32_t piece) {

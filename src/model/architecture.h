@@ -148,7 +148,7 @@ std::string gguf_part(const TensorRow& row, std::uint32_t layer);
 // one of another suffix has its whole name.
 std::vector<std::string> folder_parts(const TensorRow& row, std::uint32_t layer);
 // Tensors of a folder that such a name with {} stands for.
-std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c) noexcept;
+std::uint32_t piece_count(const TensorRow& row, const ModelConfig& c, std::uint32_t layer) noexcept;
 std::string piece_name(std::string_view name, std::uint32_t piece);
 constexpr bool has_pieces(std::string_view name) noexcept { return name.find("{}") != name.npos; }
 // Words of a list separated by spaces.

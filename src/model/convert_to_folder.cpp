@@ -143,7 +143,7 @@ class Converter {
            .paired = pairs_rows(a_) && row.transform == Transform::paired,
            .add = row.transform == Transform::plus_one ? -1.0f : 0.0f};
     p.affine = options_.bits != 0 && p.rows != 0 && !row.plain && p.cols % options_.group_size == 0;
-    const std::uint32_t n = several ? piece_count(row, c_) : 1;
+    const std::uint32_t n = several ? piece_count(row, c_, w.layer) : 1;
     for (std::uint32_t i = 0; i < n; ++i) {
       const std::string name = piece_name(module, i);
       p.name = whole ? name : name + std::string(row.suffix);

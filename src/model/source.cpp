@@ -112,7 +112,7 @@ void FolderSource::name_tensors() {
           const auto name = [&](std::string_view suffix, float plus) {
             Name& n = names_[ours + std::string(suffix)];
             n.theirs.push_back(whole ? theirs : theirs + std::string(suffix));
-            n.pieces = piece_count(row, config_);
+            n.pieces = piece_count(row, config_, i);
             n.add = plus;
           };
           name(row.suffix, add);

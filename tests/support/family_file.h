@@ -65,8 +65,8 @@ class FamilyFile {
     const Status listed = llm::for_each_tensor(
         config_, [&](const llm::TensorRow& row, std::uint32_t layer) -> Status {
           if (!is_there(row, layer, optional)) return {};
-          std::vector<std::uint64_t> dims{llm::extent(row.cols, config_)};
-          const std::uint64_t rows = llm::row_count(row, config_);
+          std::vector<std::uint64_t> dims{llm::extent(row.cols, config_, layer)};
+          const std::uint64_t rows = llm::row_count(row, config_, layer);
           const std::uint64_t width = rows != 0 ? rows : dims[0];
           if (rows != 0) dims.push_back(rows);
           const bool experts = row.form == llm::TensorForm::experts;

@@ -11,7 +11,7 @@ constexpr std::array position_tensors{
 };
 constexpr auto keys = join(size_keys, layer_norm_keys);
 constexpr auto tensors = join(model_tensors, position_tensors, biased_norm_tensors,
-                              attention_tensors<Need::optional>, plain_ffn_tensors);
+                              attention_tensors<Need::optional>, plain_ffn_tensors<Need::optional>);
 
 }  // namespace
 
