@@ -346,8 +346,8 @@ TEST(StrictTools, QuantizeAndConvertRefuseAsWell) {
   EXPECT_NE(converted.error().message.find("scale of all values"), std::string::npos);
 }
 
-TEST(Readme, NamesEveryArchitecture) {
-  std::ifstream in(std::string(ONEPASS_SOURCE_DIR) + "/README.md");
+TEST(Guide, NamesEveryArchitecture) {
+  std::ifstream in(std::string(ONEPASS_SOURCE_DIR) + "/docs/guide.md");
   std::string text{std::istreambuf_iterator<char>(in), {}};
   std::replace(text.begin(), text.end(), '\n', ' ');
   for (const Architecture* a : llm::architectures()) {

@@ -10,8 +10,9 @@ constexpr std::array position_tensors{
               .rows = Extent::context},
 };
 constexpr auto keys = join(size_keys, layer_norm_keys);
-constexpr auto tensors = join(model_tensors, position_tensors, biased_norm_tensors,
-                              attention_tensors<Need::optional>, plain_ffn_tensors<Need::optional>);
+constexpr auto tensors =
+    join(model_tensors, position_tensors, biased_norm_tensors,
+         fused_attention_tensors<Need::required>, plain_ffn_tensors<Need::required>);
 
 }  // namespace
 
