@@ -12,14 +12,14 @@ if [ ! -e "$root/etc/debian_version" ]; then
     "$(apt-get indextargets --format '$(SITE)' | head -n 1)" >/dev/null
   git clone -q --bare . "$root/onepass.git"
 fi
-for place in proc dev sys; do
-  mkdir -p "$root/$place"
-  mountpoint -q "$root/$place" || mount --rbind "/$place" "$root/$place"
-done
-trap 'for place in sys dev proc; do umount -lq "$root/$place"; done' EXIT
+mkdir -p "$root/proc" "$root/dev"
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
+trap 'umount "$root/dev" "$root/proc"' EXIT
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/etc/apt"
-for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/pip.conf /etc/ssl/certs; do
+for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/pip.conf \
+  /etc/ssl/certs; do
   if [ -e "$file" ]; then rm -rf "${root:?}$file" && cp -r "$file" "$root$file"; fi
 done
 
