@@ -31,6 +31,7 @@ class Call(Generic[T]):
         except BaseException as error:  # raised again by events()
             self._error = error
         finally:
+            del self._body  # it knows this call, and keeps alive what the call used
             self._events.put(None)
 
     def tell(self, event: T) -> bool:
@@ -53,8 +54,12 @@ class Call(Generic[T]):
         finally:
             self.stop()
         self.finish()
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback knows this frame
 
     def stop(self) -> None:
         """Asks the call to end and waits a moment for that."""

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import weakref
 from typing import (Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, SupportsIndex, Tuple, Union,
                     cast)
 from typing import Sequence as SequenceOf
@@ -216,13 +217,13 @@ class Sequence(Handle):
         self.model = model
         self._begun = False  # something was appended
         self._known: List[int] = []  # the first ids, for conversations that go on
-        self._unfinished: "Optional[Call[Piece]]" = None
+        self._last: "Optional[weakref.ref[Call[Piece]]]" = None  # a call lives as long as its thread
 
     def _settle(self) -> None:
         """Ends a stream that was left, or what Ctrl-C left behind."""
-        if self._unfinished is not None:
-            self._unfinished.finish()
-            self._unfinished = None
+        last = None if self._last is None else self._last()
+        if last is not None:
+            last.finish()
 
     def _length(self) -> Tuple[int, int]:
         self._settle()
@@ -328,5 +329,6 @@ class Sequence(Handle):
     def _call(self, body: "Callable[[Call[Piece]], None]") -> "Call[Piece]":
         def cancel() -> None:
             lib.LIBRARY.onepass_sequence_cancel(self._pointer)
-        self._unfinished = Call(body, cancel)
-        return self._unfinished
+        made = Call(body, cancel)
+        self._last = weakref.ref(made)
+        return made

@@ -1,5 +1,6 @@
 """model_test.py SOURCE_DIR [unittest arguments]: models from Python."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 
 import support
 import numpy as np
@@ -83,6 +85,21 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(len(sequence), 2)
         sequence.append(ids[2:])
         np.testing.assert_array_equal(sequence.logits(), logits)
+
+    def test_a_sequence_goes_with_its_last_reference(self):
+        sequence = self.model.sequence(context=64)
+        sequence.generate("Once", max_tokens=3)
+        sequence.append([5])
+        with self.assertRaises(onepass.Error):
+            sequence.generate([5] * 100, max_tokens=3)
+        next(sequence.stream("Once", max_tokens=9))
+        there = weakref.ref(sequence)
+        gc.disable()
+        try:
+            del sequence
+            self.assertIsNone(there())
+        finally:
+            gc.enable()
 
     def test_errors(self):
         with self.assertRaises(onepass.Error) as caught:
