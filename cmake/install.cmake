@@ -19,7 +19,8 @@ if(TARGET onepass-cli)
     DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
   # Of what is linked in or included, as Debian has it.
-  foreach(package libcli11-dev libexpected-dev libfast-float-dev libpcre2-dev libutf8proc-dev)
+  foreach(package libbsd-dev libcli11-dev libedit-dev libexpected-dev libfast-float-dev libmd-dev libncurses-dev
+      libpcre2-dev libutf8proc-dev)
     if(EXISTS /usr/share/doc/${package}/copyright)
       install(FILES /usr/share/doc/${package}/copyright
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package})

@@ -5,7 +5,7 @@ option(ONEPASS_BUILD_CLI "Build the command-line tool" ${PROJECT_IS_TOP_LEVEL})
 option(ONEPASS_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(ONEPASS_BUILD_BENCHES "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(ONEPASS_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
-option(ONEPASS_STATIC_LIBRARIES "Link static libraries of PCRE2 and utf8proc where there are any"
+option(ONEPASS_STATIC_LIBRARIES "Link static libraries of PCRE2, utf8proc and libedit where there are any"
   ${PROJECT_IS_TOP_LEVEL})
 set(ONEPASS_PREBUILT "" CACHE FILEPATH
   "A built libonepass.so to put into a wheel; nothing else is built then")

@@ -24,7 +24,7 @@ STYLE = """svg{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monosp
 .frame{fill:#14181f}.bar{fill:#232a35}text{fill:#d5dbe3;white-space:pre}.note{fill:#8d99a8}.command{fill:#8fd0ff}
 .late{animation:wait step-end}@keyframes wait{from{opacity:0}}
 @media (prefers-reduced-motion:reduce){.late{animation:none}}"""
-NOTE = re.compile(r"^(device|memory|sampling): |^loaded in ")  # of what goes to stderr
+NOTE = re.compile(r"^\S+ on \w+ \(|^loaded in ")  # of what goes to stderr
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -55,22 +55,23 @@ class Screen:
     def __init__(self):
         self.spans = []  # (row, column, seconds, class, text)
         self.row = self.column = 0
-        self.kind = ""
+        self.begin = 0  # of the line that is being written, in spans
 
     def write(self, when, text, kind=""):
         for part in re.split(r"([\n\r])", text):
             if part == "\n":
-                self.row, self.column = self.row + 1, 0
+                line = self.spans[self.begin:]
+                if NOTE.match("".join(span[4] for span in line)):
+                    self.spans[self.begin:] = [(*span[:3], "note", span[4]) for span in line]
+                self.row, self.column, self.begin = self.row + 1, 0, len(self.spans)
             elif part == "\r":  # a progress bar is written again
-                self.spans = [span for span in self.spans if span[0] != self.row]
+                del self.spans[self.begin:]
                 self.column = 0
             while part not in ("", "\n", "\r"):
                 if self.column >= COLUMNS:
                     self.row, self.column = self.row + 1, 0
-                elif self.column == 0:
-                    self.kind = "note" if NOTE.match(part) else kind
                 room = part[:COLUMNS - self.column]
-                self.spans.append((self.row, self.column, when, self.kind, room))
+                self.spans.append((self.row, self.column, when, kind, room))
                 self.column += len(room)
                 part = part[len(room):]
 
