@@ -31,6 +31,7 @@ MEASURED = re.compile(rf"\d+\.\d+(?:e[-+]?\d+)?|\d+(?=\s*{UNIT})")
 
 def without_measurements(line):
     line = re.sub(r"^(\S+ on \w+) \(.*\): ", r"\1: ", line)
+    line = re.sub(r"\((?:[\d.]+ % of|in cache, memory gives) [\d.]+ [kMG]B/s(?: measured)?\)", "(#)", line)
     return " ".join(MEASURED.sub("#", line).split())
 
 
@@ -179,6 +180,8 @@ class RulesTest(unittest.TestCase):
         self.assertIsNone(difference(["a 1.5 x, 20 ms, 3 tokens/s"], ["a   77.25 x, 1 ms, 99 tokens/s"]))
         self.assertIsNone(difference(["device: cpu (A(R) @ 2.80GHz, 2 threads), the first"],
                                      ["device: cpu (B, 16 threads), the first"]))
+        self.assertIsNone(difference(["at 5.0 GB/s (10 % of 50 GB/s measured)"],
+                                     ["at 90.1 GB/s (in cache, memory gives 50.5 GB/s)"]))
         self.assertIsNotNone(difference(["20 dispatches"], ["21 dispatches"]))
         self.assertIsNotNone(difference(["20 s"], ["20 slots"]))
 
