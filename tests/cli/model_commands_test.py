@@ -178,7 +178,12 @@ class BenchTest(CliCase):
             self.assertAlmostEqual(r["stddev_ts"], abs(speeds[0] - speeds[1]) / math.sqrt(2),
                                    delta=1e-6 * r["avg_ts"])
             self.assertGreater(r["memory_bytes_per_second"], 1e8)
-            if r["n_gen"]:
+            self.assertIn(r["in_cache"], (0, 1))
+            if r["in_cache"]:
+                self.assertGreater(r["bytes_per_token"] * r["avg_ts"], r["memory_bytes_per_second"])
+                self.assertIsNone(r["read_share"])
+            elif r["n_gen"]:
+                self.assertLessEqual(r["read_share"], 1.0)
                 self.assertAlmostEqual(
                     r["read_share"] * r["memory_bytes_per_second"] /
                     (r["bytes_per_token"] * r["avg_ts"]), 1.0, places=6)
@@ -193,13 +198,13 @@ class BenchTest(CliCase):
         for r in rows:
             self.assertGreater(float(r["avg_ts"]), 0.0)
             self.assertEqual(r["model_filename"], TINY)
-            self.assertEqual(r["read_share"] == "", r["n_gen"] == "0")
+            self.assertEqual(r["read_share"] == "", r["n_gen"] == "0" or r["in_cache"] == "1")
 
     def test_bad_input(self):
         self.fails(2, "bench", "-m", TINY, "-p", "0", "-n", "0", says=("nothing to measure",))
         self.fails(2, "bench", "-m", TINY, "-o", "xml", says=("xml",))
         self.fails(2, "bench", "-m", TINY, "-p", "many", says=("--n-prompt",))
-        self.fails(2, "bench", "-m", TINY, "-r", "0", says=("--repetitions",))
+        self.fails(2, "bench", "-m", TINY, "-r", "10001", says=("--repetitions",))
 
 
 class GraphTest(CliCase):

@@ -289,6 +289,24 @@ class DoctorTest(CliCase):
         if rate:
             self.assertGreater(float(rate.group(1)), 0.1)
 
+    def test_one_ruler(self):
+        """Every command that tells how fast memory is tells the same."""
+        env = {"XDG_CACHE_HOME": self.path("cache")}
+        for _ in range(4):
+            self.ok("doctor", env=env)
+        kept = float(self.read(os.path.join("cache", "onepass", "bandwidth")).split()[2])
+        told = [self.json("generate", "-n", "8", "--json", env=env)["bandwidth"]["measured_bytes_per_s"],
+                self.json("bench", "-p", "0", "-n", "8", "-r", "1", "--json",
+                          env=env)[0]["memory_bytes_per_second"],
+                self.json("profile", "-n", "2", "--json", env=env)["roof_bytes_per_second"]]
+        self.assertEqual(told, [kept] * 3)
+        line = re.search(r"(?m)^memory read +([0-9.]+) GB/s", self.text("doctor", env=env))
+        self.assertGreaterEqual(float(line.group(1)) * 1.01, kept / 1e9)
+        # A damaged file and a folder that cannot be written are no error.
+        self.write(os.path.join("cache", "onepass", "bandwidth"), b"\xff garbage\n1 2 3\n")
+        self.ok("generate", "-n", "2", env=env)
+        self.ok("generate", "-n", "2", env={"XDG_CACHE_HOME": "/dev/null/x"})
+
     def test_tells_why_devices_are_refused(self):
         listed = self.text("devices")
         text = self.text("doctor", "--quick")

@@ -20,9 +20,9 @@ using TimesOfRun = std::vector<double>;
 enum class Verdict : std::uint8_t { slower, unclear, faster };
 const char* name(Verdict verdict) noexcept;
 
-// How many times as fast the second is: mean time before / mean time now, with the middle 95 % of
-// its bootstrap distribution. With several runs on both sides runs are drawn first, then times
-// within them.
+// How many times as fast the second is: time before / time now, each the mean of the faster half of
+// its times, with the middle 95 % of its bootstrap distribution. With several runs on both sides
+// runs are drawn first, then times within them.
 struct Comparison {
   double ratio = 0.0, low = 0.0, high = 0.0;
   // Slower or faster only where the whole interval is, by more than the tolerance (0.01: 1 %).

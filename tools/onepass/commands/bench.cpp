@@ -18,15 +18,18 @@
 namespace onepass::tool {
 namespace {
 
+constexpr std::uint32_t least_repetitions = 5, most_repetitions = 200;
+constexpr double least_ns = 1e9;
+
 struct BenchArgs {
   ModelArgs model;
   std::vector<std::uint32_t> prompts{512}, generated{128}, depths{0};
-  std::uint32_t repetitions = 5;
+  std::uint32_t repetitions = 0;  // 0: least_repetitions or more, for least_ns
   std::string kv = "f16";
   std::string output = "md", output_err = "none";
   bool json = false;
   std::vector<std::string> compare, with;  // files
-  double tolerance = 0.0;                  // percent
+  double tolerance = 1.0;                  // percent
   std::vector<std::string> dispatch, fuse{"exact"}, policies{"exact"};
 
   std::string format() const { return json ? "json" : output; }
@@ -80,10 +83,18 @@ Result<std::vector<double>> measure(llm::Decoder& decoder, const Test& test,
   ONEPASS_TRY(decoder.append(std::span(ids).first(test.depth), &interrupt_flag()));
   // Warm-up: plans are recorded, memory is touched.
   ONEPASS_TRY(run_once(decoder, test, test.prompt > 0 ? tokens : tokens.first(1)));
+  ProgressBar bar("bench " + test.name());
   std::vector<double> ns;
-  for (std::uint32_t i = 0; i < repetitions; ++i) {
+  double total = 0.0;
+  const auto goes_on = [&] {
+    if (repetitions != 0) return ns.size() < repetitions;
+    return ns.size() < least_repetitions || (total < least_ns && ns.size() < most_repetitions);
+  };
+  while (goes_on()) {
+    bar.show(ns.size(), repetitions != 0 ? repetitions : least_repetitions);
     ONEPASS_ASSIGN(const std::uint64_t one, run_once(decoder, test, tokens));
     ns.push_back(static_cast<double>(std::max<std::uint64_t>(one, 1)));
+    total += ns.back();
   }
   return ns;
 }
@@ -124,7 +135,8 @@ TableRow shown(const Subject& subject, const Row& r, bool compares) {
   const double read = r.test.generated > 0
                           ? static_cast<double>(subject.model.bytes_per_token) * speed.mean
                           : unknown;
-  const bool share_known = r.bandwidth > 0.0 && r.test.generated > 0;
+  const MemoryShare share =
+      r.bandwidth > 0.0 && read > 0.0 ? share_of_memory(read, subject.threads) : MemoryShare{};
   TableRow row{.fields = fields_of(subject)};
   const auto add = [&](const char* name, auto value) { row.fields.push_back({name, value}); };
   add("n_prompt", std::uint64_t{r.test.prompt});
@@ -138,8 +150,11 @@ TableRow shown(const Subject& subject, const Row& r, bool compares) {
   add("stddev_ts", speed.deviation);
   add("bytes_per_token", subject.model.bytes_per_token);
   add("read_bytes_per_second", read);
-  add("memory_bytes_per_second", r.bandwidth > 0.0 ? r.bandwidth : unknown);
-  add("read_share", share_known ? read / r.bandwidth : unknown);
+  add("memory_bytes_per_second", share.roof > 0.0    ? share.roof
+                                 : r.bandwidth > 0.0 ? r.bandwidth
+                                                     : unknown);
+  add("read_share", share.share > 0.0 ? share.share : unknown);
+  add("in_cache", std::uint64_t{share.in_cache});
   if (compares) {
     const bool known = r.compared.has_value();
     const Comparison c = known ? r.compared->comparison : Comparison{unknown, unknown, unknown};
@@ -333,7 +348,8 @@ Result<std::vector<DispatchRow>> measure_dispatch(BenchArgs& args, const std::ve
       }
       const std::string time = time_text();
       ONEPASS_ASSIGN(std::vector<DispatchTimes> times,
-                     time_tokens(decoder, ways, test, args.repetitions));
+                     time_tokens(decoder, ways, test,
+                                 args.repetitions != 0 ? args.repetitions : least_repetitions));
       for (std::size_t k = 0; k < ways.size(); ++k) {
         const std::uint64_t other = count_other_tokens(ways, times, k);
         rows.push_back({tests[i], time, ways[k], times[k], {}, other});
@@ -420,8 +436,10 @@ void add_bench(CLI::App& app, Run& run) {
       ->delimiter(',')
       ->check(tokens)
       ->capture_default_str();
-  command->add_option("-r,--repetitions", args->repetitions)
-      ->check(CLI::Range(1u, 10000u))
+  command
+      ->add_option("-r,--repetitions", args->repetitions,
+                   "of each test; 0: 5 or more, for a second")
+      ->check(CLI::Range(0u, 10000u))
       ->capture_default_str();
   command->add_option("--kv", args->kv, "cache: f16 or f32")
       ->check(CLI::IsMember({"f16", "f32"}))

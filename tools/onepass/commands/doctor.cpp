@@ -88,10 +88,7 @@ std::vector<Fact> examine(const CLI::App& app, bool measure) {
   facts.push_back({"memory", show_bytes(os::total_memory_bytes()) + ", " + show_bytes(available) +
                                  " available"});
   if (measure) {
-    // Room for what is measured and for others.
-    const double rate = available / 4 > quick_bandwidth_bytes
-                            ? memory_bandwidth(cores, quick_bandwidth_bytes, quick_bandwidth_passes)
-                            : 0.0;
+    const double rate = memory_bandwidth(cores, true);
     char text[64];
     std::snprintf(text, sizeof text, "%.1f GB/s with %u threads", rate / 1e9, cores);
     facts.push_back({"memory read", rate > 0.0 ? text : "not measured, too little is free"});

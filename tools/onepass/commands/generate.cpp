@@ -52,7 +52,8 @@ double rate(double n, std::uint64_t ns) { return ns == 0 ? 0.0 : n / seconds(ns)
 // What the last line and the JSON say.
 struct Figures {
   double load_s = 0.0, first_token_s = 0.0, prompt_rate = 0.0, decode_rate = 0.0;
-  double used_bandwidth = 0.0, read_bandwidth = 0.0;  // bytes per second
+  double used_bandwidth = 0.0;  // bytes per second
+  MemoryShare share;
   std::uint64_t peak_bytes = 0;
   PlanReport plan;  // of the pass that each token takes
 };
@@ -67,7 +68,10 @@ Figures measure(const llm::Generator& g, const llm::GenerateReport& r, double lo
   f.plan = g.decoder().decode_plan().report();
   const llm::Model& model = *g.model().model;
   f.used_bandwidth = f.decode_rate * static_cast<double>(model.token_bytes());
-  if (r.decoded > 0 && !interrupted()) f.read_bandwidth = read_bandwidth(model);
+  const DeviceInfo& device = model.device().info();
+  if (device.name == "cpu" && r.decoded > 0 && !interrupted()) {
+    f.share = share_of_memory(f.used_bandwidth, device.compute_units);
+  }
   return f;
 }
 
@@ -82,9 +86,8 @@ void print_line(const llm::GenerateReport& r, const Figures& f) {
       f.first_token_s, r.prompt_tokens, f.prompt_rate);
   add(", then %u tokens at %.1f tok/s", r.decoded, f.decode_rate);
   add(", peak memory %s", show_bytes(f.peak_bytes).c_str());
-  if (f.read_bandwidth > 0.0) {
-    add(", weights read at %.1f GB/s (%.0f %% of %.1f GB/s measured)", f.used_bandwidth / 1e9,
-        100.0 * f.used_bandwidth / f.read_bandwidth, f.read_bandwidth / 1e9);
+  if (f.share.roof > 0.0) {
+    add(", weights read at %.1f GB/s (%s)", f.used_bandwidth / 1e9, to_string(f.share).c_str());
   }
   if (f.plan.dispatches > 0) {
     add(", %u dispatches and %s per token", f.plan.dispatches, issued_text(f.plan).c_str());
@@ -175,7 +178,8 @@ std::string to_json(const GenerateArgs& args, const llm::Generator& g, const llm
   json.key("peak_memory_bytes").value(f.peak_bytes);
   json.key("bandwidth").begin_object();
   json.key("used_bytes_per_s").value(f.used_bandwidth);
-  json.key("measured_bytes_per_s").value(f.read_bandwidth);
+  json.key("measured_bytes_per_s").value(f.share.roof);
+  json.key("in_cache").value(f.share.in_cache);
   json.end_object();
   json.key("dispatches_per_token").value(f.plan.dispatches);
   json.key("barriers_per_token").value(f.plan.barriers);

@@ -1,23 +1,27 @@
-// How fast this machine reads memory, and a model's weights.
+// How fast this machine reads memory: the one figure that every command measures speeds by.
 #pragma once
 
 #include <cstdint>
-
-#include "model/weights.h"
+#include <string>
 
 namespace onepass::tool {
 
-// Bytes per second that so many threads read together from memory: the best of some passes over
-// more than any cache holds. 0: there is not enough memory to find out. Takes about half a second.
-double memory_bandwidth(std::uint32_t threads, std::uint64_t bytes = std::uint64_t{512} << 20,
-                        std::uint32_t passes = 4);
+// Bytes per second that so many threads read together from memory. Measured once for each number of
+// threads since the machine was started, which takes about half a second, and kept in
+// $XDG_CACHE_HOME/onepass/bandwidth, else below ~/.cache; `again` measures anew, and the better one
+// is kept. 0: there is not enough memory to find out.
+double memory_bandwidth(std::uint32_t threads, bool again = false);
 
-// For a figure in 0.3 s.
-inline constexpr std::uint64_t quick_bandwidth_bytes = std::uint64_t{256} << 20;
-inline constexpr std::uint32_t quick_bandwidth_passes = 3;
+// Part of what memory can give. What is faster than memory came from caches, or memory is faster
+// than it was when it was measured: then it is measured again before it is called so.
+struct MemoryShare {
+  double roof = 0.0;      // bytes per second; 0: not known
+  double share = 0.0;     // at most 1; 0 in a cache or where nothing is known
+  bool in_cache = false;  // faster than memory
+};
+MemoryShare share_of_memory(double bytes_per_second, std::uint32_t threads);
 
-// Bytes per second that the device's threads read from the weights when they do nothing else,
-// over about 20 ms. 0: not known, the device is not the CPU.
-double read_bandwidth(const llm::Model& model);
+// "71 % of 50.1 GB/s", or "in cache, memory gives 50.1 GB/s"; empty where nothing is known.
+std::string to_string(const MemoryShare& share);
 
 }  // namespace onepass::tool

@@ -286,6 +286,12 @@ Result<ModelProfile> run_profile(const llm::TextModel& opened, const std::string
     out.roof_how = "given with --roof";
   } else if (info.name == "cpu") {
     out.roof = memory_bandwidth(info.compute_units);
+    for (const PassProfile& g : out.groups) {
+      const double rate =
+          g.total_ns == 0 ? 0.0
+                          : static_cast<double>(g.bytes) * 1e9 / static_cast<double>(g.total_ns);
+      out.roof = std::max(out.roof, share_of_memory(rate, info.compute_units).roof);
+    }
     out.roof_how = "memory read by " + std::to_string(info.compute_units) +
                    (info.compute_units == 1 ? " thread" : " threads");
   } else if (!info.unified_memory) {

@@ -88,6 +88,8 @@ Result<ModelProfile> run_profile(const llm::TextModel& model, const std::string&
 // Passes, lanes and sums of what a device reported.
 void arrange(const ProfileReport& report, ModelProfile& out);
 
+// Where the time goes and what would help, in a sentence or two.
+std::string verdict(const ModelProfile& profile);
 std::string profile_text(const ModelProfile& profile);
 std::string profile_json(const ModelProfile& profile);
 // Trace events that Perfetto and chrome://tracing open: one lane per worker or queue, one for the

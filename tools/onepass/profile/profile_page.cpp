@@ -106,7 +106,13 @@ void write_pass(JsonWriter& json, const ModelProfile& p, const PassProfile& g) {
 
 std::string profile_page(const ModelProfile& p) {
   JsonWriter json;
-  json.begin_object().key("version").value(version()).key("model").value(p.model);
+  json.begin_object()
+      .key("verdict")
+      .value(verdict(p))
+      .key("version")
+      .value(version())
+      .key("model")
+      .value(p.model);
   json.key("model_type").value(p.model_type).key("device").value(p.device);
   json.key("device_description").value(p.device_description).key("threads").value(p.threads);
   json.key("roof").value(p.roof).key("roof_how").value(p.roof_how);

@@ -30,6 +30,19 @@ std::string percent(double x) {
   return text;
 }
 
+// Of memory; what is faster than it came from caches.
+std::string roof_text(double rate, double roof) {
+  if (roof <= 0.0 || rate <= 0.0) return "-";
+  return rate > roof ? "cache" : percent(rate / roof);
+}
+
+void put_roof_share(JsonWriter& json, double rate, double roof) {
+  const bool in_cache = roof > 0.0 && rate > roof;
+  json.key("roof_share");
+  roof > 0.0 && rate > 0.0 && !in_cache ? json.value(rate / roof) : json.null();
+  json.key("in_cache").value(in_cache);
+}
+
 std::string trace_us(std::uint64_t ns) {
   char text[40];
   std::snprintf(text, sizeof text, "%llu.%03u", static_cast<unsigned long long>(ns / 1000),
@@ -52,16 +65,18 @@ double generic_share(const ModelProfile& p, const PassProfile& g) {
 }  // namespace
 
 std::string profile_text(const ModelProfile& p) {
-  std::string out;
+  std::string out = verdict(p) + "\n";
   for (const PassProfile& g : p.groups) {
-    if (!out.empty()) out += '\n';
+    out += '\n';
     const TimedPass& shown = p.passes[g.shown];
     print_to(out, "%s: %zu pass%s, %u dispatches and %s each, median %.1f us, %.1f tokens/s\n",
              g.name.c_str(), g.passes.size(), g.passes.size() == 1 ? "" : "es", g.report.dispatches,
              issued_text(g.report).c_str(), us(shown.ns()), tokens_per_second(g));
     if (p.roof > 0.0) {
-      print_to(out, "%.1f GB/s, %s %% of %.1f GB/s (%s)\n", bytes_per_second(g) * 1e-9,
-               percent(share(bytes_per_second(g), p.roof)).c_str(), p.roof * 1e-9,
+      const double rate = bytes_per_second(g);
+      const std::string part =
+          rate > p.roof ? "in cache, memory gives" : percent(share(rate, p.roof)) + " % of";
+      print_to(out, "%.1f GB/s, %s %.1f GB/s (%s)\n", rate * 1e-9, part.c_str(), p.roof * 1e-9,
                p.roof_how.c_str());
     }
     std::size_t width = 14;
@@ -70,8 +85,7 @@ std::string profile_text(const ModelProfile& p) {
     print_to(out, "%-*s %8s %12s %9s %9s %7s %7s\n", w, "kernel", "count", "us", "us each", "GB/s",
              "time %", "roof %");
     for (const KernelTimes& k : g.kernels) {
-      const std::string roof =
-          p.roof > 0.0 && k.bytes > 0 ? percent(k.bytes_per_second() / p.roof) : "-";
+      const std::string roof = roof_text(k.bytes_per_second(), p.roof);
       print_to(out, "%-*.*s %8llu %12.1f %9.2f %9.2f %7s %7s\n", w, w, k.name.c_str(),
                static_cast<unsigned long long>(k.count), us(k.total_ns),
                us(k.total_ns) / static_cast<double>(k.count), k.bytes_per_second() * 1e-9,
@@ -93,7 +107,7 @@ std::string profile_text(const ModelProfile& p) {
 std::string profile_json(const ModelProfile& p) {
   JsonWriter json;
   const auto known = [&](double x) { x > 0.0 ? json.value(x) : json.null(); };
-  json.begin_object();
+  json.begin_object().key("verdict").value(verdict(p));
   json.key("build_version").value(version()).key("model").value(p.model);
   json.key("model_type").value(p.model_type).key("device").value(p.device);
   json.key("device_description").value(p.device_description).key("threads").value(p.threads);
@@ -115,8 +129,7 @@ std::string profile_json(const ModelProfile& p) {
     json.key("total_us").value(us(g.total_ns)).key("busy_us").value(us(g.busy_ns));
     json.key("tokens_per_second").value(tokens_per_second(g));
     json.key("bytes").value(g.bytes).key("bytes_per_second").value(bytes_per_second(g));
-    json.key("roof_share");
-    known(share(bytes_per_second(g), p.roof));
+    put_roof_share(json, bytes_per_second(g), p.roof);
     json.key("generic_share").value(generic_share(p, g));
     json.key("samples_us").begin_array();
     for (const std::uint32_t i : g.passes) json.value(us(p.passes[i].ns()));
@@ -130,8 +143,8 @@ std::string profile_json(const ModelProfile& p) {
       json.key("total_us").value(us(k.total_ns)).key("min_us").value(us(k.min_ns));
       json.key("max_us").value(us(k.max_ns)).key("bytes").value(k.bytes);
       json.key("bytes_per_second").value(k.bytes_per_second());
-      json.key("time_share").value(share(k.total_ns, g.total_ns)).key("roof_share");
-      known(share(k.bytes_per_second(), p.roof));
+      json.key("time_share").value(share(k.total_ns, g.total_ns));
+      put_roof_share(json, k.bytes_per_second(), p.roof);
       json.end_object();
     }
     json.end_array().end_object();
