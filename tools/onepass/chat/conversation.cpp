@@ -317,8 +317,8 @@ class Chat {
     if (!interactive_ || announced_ || used < context - context / 4) return;
     announced_ = true;
     constexpr const char* next[] = {
-        "then messages are refused; /set full drop forgets the oldest ones instead, /undo and "
-        "/reset make room, /save keeps all",
+        ("then messages are refused; /set full drop forgets the oldest ones instead, /undo and "
+         "/reset make room, /save keeps all"),
         "then the oldest messages are forgotten, the system message stays; /save keeps all",
         "then the conversation starts over, the system message stays; /save keeps it"};
     notes() << "the context will soon be full (" << used << " of " << context

@@ -17,6 +17,7 @@ struct GraphArgs {
   std::uint32_t prefill = 0;
   std::uint32_t context = 0;
   bool no_fuse = false;
+  bool unfolded = false;  // the picture has every step
   std::string policy = "exact";
   std::string dot, svg;
   bool json = false;
@@ -102,7 +103,7 @@ Status run_graph(GraphArgs& args) {
   if (!args.svg.empty()) {
     SavedPlan drawn = saved_plan(plan);
     drawn.model = path;
-    ONEPASS_TRY(write_file(args.svg, plan_svg(drawn)));
+    ONEPASS_TRY(write_file(args.svg, plan_svg(drawn, !args.unfolded)));
   }
   ONEPASS_TRY(put(args.json ? as_json(args, c, s) : as_text(args, c, s)));
   if (s.hazards == 0) return {};
@@ -129,6 +130,8 @@ void add_graph(CLI::App& app, Run& run) {
   command->add_option("--dot", args->dot, "write the graph as a Graphviz file")
       ->type_name(file_value);
   command->add_option("--svg", args->svg, "write the graph as a picture")->type_name(file_value);
+  command->add_flag("--unfolded", args->unfolded,
+                    "of --svg: draw every layer, not equal ones once");
   command->add_flag("--json", args->json, "as JSON");
   command->footer(
       "Examples:\n"

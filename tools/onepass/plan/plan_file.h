@@ -56,7 +56,8 @@ PlanDiff diff_plans(const SavedPlan& a, const SavedPlan& b);
 std::string plan_diff_text(const SavedPlan& a, const SavedPlan& b, const PlanDiff& diff);
 std::string plan_diff_json(const SavedPlan& a, const SavedPlan& b, const PlanDiff& diff);
 
-// The plan as a picture: one row for each level, lines between them.
-std::string plan_svg(const SavedPlan& plan);
+// The plan as a picture: one column for each level, lines between them. fold: groups of steps that
+// repeat, as layers do, are drawn once, with how often they come.
+std::string plan_svg(const SavedPlan& plan, bool fold);
 
 }  // namespace onepass::tool

@@ -9,9 +9,10 @@
 namespace onepass::tool {
 namespace {
 
-constexpr int box_width = 236, box_height = 38, gap = 24, level_height = 66, margin = 24;
-constexpr int head = 78, number_width = 44;
-constexpr int skip_step = 10, max_skips = 8;  // lanes at the right for edges over several levels
+constexpr int box_width = 236, box_height = 38, gap = 16, level_width = 272, margin = 24;
+constexpr int head = 116;                     // text, numbers of levels
+constexpr int skip_step = 10, max_skips = 8;  // lanes below for edges over several levels
+constexpr std::size_t least_folded = 3;       // equal groups
 
 // Control characters become spaces: XML has no way to write them.
 std::string escaped(const std::string& text) {
@@ -48,81 +49,168 @@ constexpr const char* style =
     "text{fill:#1c2430}.dim{fill:#5b6776;font-size:11px}.title{font-size:16px;font-weight:600}\n"
     ".box{fill:#eef2f7;stroke:#8a97a8}.fused{fill:#d9ecff;stroke:#1769aa;stroke-width:1.5}\n"
     ".fence{fill:#1c2430}.edge{fill:none;stroke:#5b6776;stroke-width:1.3}\n"
-    ".far{stroke:#b4530a}.level{stroke:#c3ccd8;stroke-dasharray:5 4}\n"
+    ".fold{fill:none;stroke:#1769aa;stroke-width:1.5;stroke-dasharray:3 3}"
+    ".times{font-weight:600}.far{stroke:#b4530a}.level{stroke:#c3ccd8;stroke-dasharray:5 4}\n"
     "@media (prefers-color-scheme:dark){svg{background:#14181f}text{fill:#e6ebf2}"
     ".dim{fill:#9aa7b8}.box{fill:#232a35;stroke:#5f6c7e}.fused{fill:#143452;stroke:#5aa9e6}"
     ".fence{fill:#e6ebf2}.edge{stroke:#9aa7b8}.far{stroke:#f0a35e}.level{stroke:#3a4454}}\n"
     "</style>\n";
 
-}  // namespace
+// Steps drawn once for `times` groups of them that follow each other: layers of a model.
+struct Fold {
+  std::size_t first = 0, period = 0, times = 1;
 
-std::string plan_svg(const SavedPlan& plan) {
-  const std::uint32_t levels = plan.levels();
-  std::vector<int> in_level(levels, 0);
-  for (const PlanStep& s : plan.steps) ++in_level[s.level];
-  const int widest = in_level.empty() ? 1 : *std::max_element(in_level.begin(), in_level.end());
-  const int columns = widest * (box_width + gap) - gap;
-  const int right = number_width + margin + columns;
-  const int width = right + margin + max_skips * skip_step + margin;
-  const int height = head + static_cast<int>(levels) * level_height + margin;
+  std::size_t begin() const { return first + period; }  // of what is not drawn
+  std::size_t end() const { return first + period * times; }
+  bool hides(std::size_t i) const { return i >= begin() && i < end(); }
+};
 
-  std::vector<Corner> places;
-  std::vector<int> used(levels, 0);
-  for (const PlanStep& s : plan.steps) {
-    const int row = in_level[s.level] * (box_width + gap) - gap;
-    const int x = number_width + margin + (columns - row) / 2 + used[s.level]++ * (box_width + gap);
-    places.push_back({x, head + static_cast<int>(s.level) * level_height});
+// The same work, and waits for the same steps counted from itself.
+bool are_equal(const SavedPlan& plan, std::size_t a, std::size_t b) {
+  const PlanStep &x = plan.steps[a], &y = plan.steps[b];
+  if (x.kernel != y.kernel || x.tiles != y.tiles || x.bytes_moved != y.bytes_moved ||
+      x.after.size() != y.after.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < x.after.size(); ++i) {
+    if (a - x.after[i] != b - y.after[i]) return false;
+  }
+  return true;
+}
+
+// What hides most steps. Groups begin at a level of their own.
+Fold best_fold(const SavedPlan& plan) {
+  Fold best;
+  const std::size_t n = plan.steps.size();
+  for (std::size_t period = 1; period * least_folded <= n; ++period) {
+    std::size_t run = 0;  // of steps that equal the one a period before
+    for (std::size_t i = period; i < n; ++i) {
+      run = are_equal(plan, i, i - period) ? run + 1 : 0;
+      const std::size_t times = run / period + 1, first = i + 1 - run - period;
+      if (times < least_folded || run % period != 0) continue;
+      const bool apart = first == 0 || plan.steps[first].level > plan.steps[first - 1].level;
+      const bool more = best.times == 1 || run > best.end() - best.begin();
+      if (apart && more) best = {first, period, times};
+    }
+  }
+  return best;
+}
+
+// Draws one plan: a column for each level that is shown.
+class Picture {
+ public:
+  Picture(const SavedPlan& plan, bool fold)
+      : plan_(plan), fold_(fold ? best_fold(plan) : Fold{}), places_(plan.steps.size()) {
+    place();
   }
 
-  std::string out;
-  print_to(out,
-           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-           "viewBox=\"0 0 %d %d\" role=\"img\">\n",
-           width, height, width, height);
-  out += "<title>" + escaped("Plan of " + plan.model) + "</title>\n" + style;
-  out += "<text class=\"title\" x=\"" + std::to_string(margin) + "\" y=\"30\">" +
-         escaped(shortened(plan.model, 40)) + "</text>\n";
-  print_to(out, "<text class=\"dim\" x=\"%d\" y=\"50\">%s, arena %s</text>\n", margin,
-           plan.counts_text().c_str(), show_bytes(plan.arena_bytes).c_str());
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    const int y = head + static_cast<int>(level) * level_height;
-    print_to(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">%u</text>\n", margin,
-             y + box_height / 2 + 4, level);
-    if (level == 0) continue;
-    const int line = y - (level_height - box_height) / 2;
-    print_to(out, "<line class=\"level\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", margin, line,
-             width - margin, line);
+  std::string text() const {
+    std::string out;
+    print_to(out,
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+             "viewBox=\"0 0 %d %d\" role=\"img\">\n",
+             width_, height_, width_, height_);
+    out += "<title>" + escaped("Plan of " + plan_.model) + "</title>\n" + style;
+    out += "<text class=\"title\" x=\"" + std::to_string(margin) + "\" y=\"30\">" +
+           escaped(shortened(plan_.model, 60)) + "</text>\n";
+    print_to(out, "<text class=\"dim\" x=\"%d\" y=\"50\">%s, arena %s</text>\n", margin,
+             plan_.counts_text().c_str(), show_bytes(plan_.arena_bytes).c_str());
+    draw_levels(out);
+    draw_fold(out);
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) draw_edges(out, i);
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) draw_step(out, i);
+    return out + "</svg>\n";
   }
-  int next_skip = 0;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    for (const std::uint32_t p : plan.steps[i].after) {
-      const Corner from = places[p], to = places[i];
-      const int x1 = from.x + box_width / 2, y1 = from.y + box_height;
-      const int x2 = to.x + box_width / 2, y2 = to.y;
-      if (plan.steps[i].level <= plan.steps[p].level + 1) {
-        const int bend = std::max(level_height - box_height, 0) / 2;
-        print_to(out, "<path class=\"edge\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x1, y1, x1,
-                 y1 + bend, x2, y2 - bend, x2, y2);
+
+ private:
+  void place() {
+    std::uint32_t last = 0;
+    int tallest = 1;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      const std::uint32_t level = plan_.steps[i].level;
+      const bool begins = i == 0 || level != last;
+      last = level;
+      if (fold_.hides(i)) continue;
+      if (begins) columns_.push_back({level, 0});
+      const auto column = static_cast<int>(columns_.size()) - 1;
+      places_[i] = {margin + column * level_width,
+                    head + columns_.back().used++ * (box_height + gap)};
+      tallest = std::max(tallest, columns_.back().used);
+    }
+    bottom_ = head + tallest * (box_height + gap);
+    width_ = std::max(static_cast<int>(columns_.size()) * level_width + margin, 480);
+    height_ = bottom_ + (has_far_edges() ? max_skips * skip_step : 0) + margin;
+  }
+
+  void draw_levels(std::string& out) const {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const int x = margin + static_cast<int>(c) * level_width;
+      print_to(out, "<text class=\"dim\" x=\"%d\" y=\"%d\">%u</text>\n", x, head - 10,
+               columns_[c].level);
+      if (c == 0) continue;
+      const int line = x - (level_width - box_width) / 2;
+      print_to(out, "<line class=\"level\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", line,
+               head - 22, line, height_ - margin);
+    }
+  }
+
+  bool is_far(const Corner& from, const Corner& to) const { return to.x - from.x > level_width; }
+  bool has_far_edges() const {
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      for (const std::uint32_t before : plan_.steps[i].after) {
+        if (!fold_.hides(i) && is_far(places_[drawn(before)], places_[i])) return true;
+      }
+    }
+    return false;
+  }
+
+  // A frame around what stands for several groups.
+  void draw_fold(std::string& out) const {
+    if (fold_.times == 1) return;
+    const int from = places_[fold_.first].x - 12;
+    const int to = places_[fold_.begin() - 1].x + box_width + 12;
+    print_to(out, "<rect class=\"fold\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n",
+             from, head - 26, to - from, bottom_ - head + 30);
+    print_to(out, "<text class=\"times\" x=\"%d\" y=\"%d\">%zu \u00d7 the same %zu steps</text>\n",
+             from + 4, head - 32, fold_.times, fold_.period);
+  }
+
+  // Where a step that is not drawn would be, in the group that is.
+  std::size_t drawn(std::size_t i) const {
+    return fold_.hides(i) ? fold_.first + (i - fold_.first) % fold_.period : i;
+  }
+
+  void draw_edges(std::string& out, std::size_t i) const {
+    if (fold_.hides(i)) return;
+    for (const std::uint32_t before : plan_.steps[i].after) {
+      const Corner from = places_[drawn(before)], to = places_[i];
+      const int x1 = from.x + box_width, y1 = from.y + box_height / 2;
+      const int x2 = to.x, y2 = to.y + box_height / 2;
+      if (!is_far(from, to)) {
+        const int bend = (level_width - box_width) / 2;
+        print_to(out, "<path class=\"edge\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x1, y1, x1 + bend,
+                 y1, x2 - bend, y2, x2, y2);
         continue;
       }
-      // Around the boxes in between.
-      const int x = right + margin + next_skip * skip_step;
-      next_skip = (next_skip + 1) % max_skips;
-      const int y3 = from.y + box_height / 2, y4 = to.y + box_height / 2;
-      print_to(out, "<path class=\"edge far\" d=\"M%d %dH%dQ%d %d %d %dV%dQ%d %d %d %dH%d\"/>\n",
-               from.x + box_width, y3, x - 8, x, y3, x, y3 + 8, y4 - 8, x, y4, x - 8, y4,
-               to.x + box_width);
+      // Below the boxes in between.
+      const int y = bottom_ + static_cast<int>(i % max_skips) * skip_step;
+      const int x3 = from.x + box_width / 2, x4 = to.x + box_width / 2;
+      print_to(out, "<path class=\"edge far\" d=\"M%d %dV%dQ%d %d %d %dH%dQ%d %d %d %dV%d\"/>\n",
+               x3, from.y + box_height, y - 8, x3, y, x3 + 8, y, x4 - 8, x4, y, x4, y - 8,
+               to.y + box_height);
     }
   }
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const PlanStep& s = plan.steps[i];
-    const Corner at = places[i];
+
+  void draw_step(std::string& out, std::size_t i) const {
+    if (fold_.hides(i)) return;
+    const PlanStep& s = plan_.steps[i];
+    const Corner at = places_[i];
     if (s.is_fence()) {
-      print_to(out, "<rect class=\"fence\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"4\"/>\n", at.x,
-               at.y + box_height / 2, box_width);
-      continue;
+      print_to(out, "<rect class=\"fence\" x=\"%d\" y=\"%d\" width=\"4\" height=\"%d\"/>\n",
+               at.x + box_width / 2, at.y, box_height);
+      return;
     }
-    const bool fused = is_fused(plan, s);
+    const bool fused = is_fused(plan_, s);
     out += "<g><title>" +
            escaped("step " + std::to_string(i) + ", level " + std::to_string(s.level) + ": " +
                    s.kernel + (fused ? " (fused)" : "") + ", " + show_bytes(s.bytes_moved) + ", " +
@@ -138,7 +226,21 @@ std::string plan_svg(const SavedPlan& plan) {
                    show_bytes(s.bytes_moved)) +
            "</text></g>\n";
   }
-  return out + "</svg>\n";
-}
+
+  struct Column {
+    std::uint32_t level = 0;
+    int used = 0;  // boxes
+  };
+
+  const SavedPlan& plan_;
+  const Fold fold_;
+  std::vector<Corner> places_;
+  std::vector<Column> columns_;
+  int bottom_ = 0, width_ = 0, height_ = 0;
+};
+
+}  // namespace
+
+std::string plan_svg(const SavedPlan& plan, bool fold) { return Picture(plan, fold).text(); }
 
 }  // namespace onepass::tool
