@@ -9,20 +9,7 @@
 #include "core/kernel_row.h"
 #include "onepass/device.h"
 
-// Formats of weights that src/quant/blocks.glsl reads.
-// clang-format off
-#define VULKAN_BLOCK_FORMATS(X) \
-  X(q4_0) X(q8_0) X(q4_1) X(q5_0) X(q5_1) X(q2_k) X(q3_k) X(q4_k) X(q5_k) \
-  X(q6_k) X(iq4_nl) X(iq4_xs) X(mxfp4) X(nvfp4) X(tq1_0) X(tq2_0) X(q1_0) X(q2_0)
-#define VULKAN_WEIGHT_FORMATS(X) X(f32) X(f16) X(bf16) VULKAN_BLOCK_FORMATS(X)
-// clang-format on
-
 namespace onepass::ops {
-
-// As numbered in ops/shared/vulkan.glsl and quant/blocks.glsl.
-static_assert(static_cast<int>(DType::bf16) == 2 && static_cast<int>(DType::q4_0) == 7 &&
-              static_cast<int>(DType::q6_k) == 16 && static_cast<int>(DType::iq4_nl) == 24 &&
-              static_cast<int>(DType::q2_0) == 31);
 
 constexpr KernelRow vulkan_row(Op op, Format format, const char* name, LaunchFn launch,
                                std::span<const std::uint32_t> words) noexcept {
@@ -62,8 +49,16 @@ inline void vulkan_groups(const DeviceInfo& device, Launch& launch, std::uint64_
   launch.group = {threads, 1, 1};
 }
 
+// A format as the kernels' values call it; ~0: they do not know it.
 constexpr std::uint32_t type_value(Format format) noexcept {
-  return static_cast<std::uint32_t>(format.type);
+#define VULKAN_FORMAT(name, number) \
+  if (format == formats::name) return number;
+#include "ops/shared/vulkan_formats.def"
+  return ~0u;
+}
+// A DType of an op's parameters.
+constexpr std::uint32_t type_value(std::uint32_t type) noexcept {
+  return type_value(Format(static_cast<DType>(type)));
 }
 
 }  // namespace onepass::ops

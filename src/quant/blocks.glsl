@@ -1,12 +1,6 @@
 // Values of weights in rows, 32 at a time: the formulas of dequantize() in this folder. Before it:
-// ops/shared/vulkan.glsl and a view `weight`; `format` is a DType.
-const uint format_f32 = 0u, format_f16 = 1u, format_bf16 = 2u;
-const uint format_q4_0 = 7u, format_q8_0 = 8u, format_q4_1 = 9u, format_q5_0 = 10u,
-           format_q5_1 = 11u, format_q2_k = 12u, format_q3_k = 13u, format_q4_k = 14u,
-           format_q5_k = 15u, format_q6_k = 16u, format_iq4_nl = 24u, format_iq4_xs = 25u,
-           format_mxfp4 = 26u, format_nvfp4 = 27u, format_tq1_0 = 28u, format_tq2_0 = 29u,
-           format_q1_0 = 30u, format_q2_0 = 31u;
-
+// ops/shared/vulkan.glsl and a view `weight`; `format` is a number of
+// ops/shared/vulkan_formats.def.
 // Four bytes from any place.
 uint weight_bytes(uint i) {
   uint at = residue(WEIGHT_VIEW) + i, shift = (at & 3u) * 8u;
@@ -55,7 +49,7 @@ uint tq1_number(uint at, uint e) {
 
 // Formats of blocks of 32 values: that at byte `at`.
 void values_of_32(uint format, uint at, out float v[32]) {
-  if (format == format_q8_0) {
+  if (format == type_q8_0) {
     float d = weight_f16(at);
     for (uint w = 0u; w < 8u; ++w) {
       uint q = weight_bytes(at + 2u + 4u * w);
@@ -63,23 +57,23 @@ void values_of_32(uint format, uint at, out float v[32]) {
     }
     return;
   }
-  float d = format == format_mxfp4 ? e8m0(weight_byte(at)) : weight_f16(at);
-  bool has_minimum = format == format_q4_1 || format == format_q5_1;
-  bool has_fifth = format == format_q5_0 || format == format_q5_1;
+  float d = format == type_mxfp4 ? e8m0(weight_byte(at)) : weight_f16(at);
+  bool has_minimum = format == type_q4_1 || format == type_q5_1;
+  bool has_fifth = format == type_q5_0 || format == type_q5_1;
   float m = has_minimum ? weight_f16(at + 2u) : 0.0;
-  uint head = format == format_mxfp4 ? 1u : has_minimum ? 4u : 2u;
+  uint head = format == type_mxfp4 ? 1u : has_minimum ? 4u : 2u;
   uint fifth = has_fifth ? weight_bytes(at + head) : 0u;
   if (has_fifth) head += 4u;
-  float zero = format == format_q4_0 ? 8.0 : format == format_q5_0 ? 16.0 : 0.0;
+  float zero = format == type_q4_0 ? 8.0 : format == type_q5_0 ? 16.0 : 0.0;
   for (uint w = 0u; w < 4u; ++w) {
     uint q = weight_bytes(at + head + 4u * w);
     for (uint b = 0u; b < 8u; ++b) {
       uint e = 4u * w + b % 4u + 16u * (b / 4u);
       uint n = q >> 8u * (b % 4u) + 4u * (b / 4u) & 15u;
       n |= (fifth >> e & 1u) << 4u;
-      if (format == format_iq4_nl) {
+      if (format == type_iq4_nl) {
         v[e] = d * float(iq4_values[n]);
-      } else if (format == format_mxfp4) {
+      } else if (format == type_mxfp4) {
         v[e] = d * float(fp4_values[n]);
       } else if (has_minimum) {
         v[e] = float(n) * d + m;
@@ -92,10 +86,10 @@ void values_of_32(uint format, uint at, out float v[32]) {
 
 // Formats of larger blocks: values [32 j, 32 j + 32) of that at byte `at`.
 void values_of_part(uint format, uint at, uint j, out float v[32]) {
-  if (format == format_q4_k || format == format_q5_k) {
+  if (format == type_q4_k || format == type_q5_k) {
     uvec2 sub = k_scales(at + 4u, j);
     float scale = weight_f16(at) * float(sub.x), minimum = weight_f16(at + 2u) * float(sub.y);
-    bool five = format == format_q5_k;
+    bool five = format == type_q5_k;
     uint qs = at + (five ? 48u : 16u) + 32u * (j / 2u);
     for (uint w = 0u; w < 8u; ++w) {
       uint q = weight_bytes(qs + 4u * w) >> 4u * (j % 2u) & 0x0f0f0f0fu;
@@ -104,7 +98,7 @@ void values_of_part(uint format, uint at, uint j, out float v[32]) {
         v[4u * w + b] = scale * float(q >> 8u * b & 31u) - minimum;
       }
     }
-  } else if (format == format_q6_k) {
+  } else if (format == type_q6_k) {
     float d = weight_f16(at + 208u);
     uint half_block = j / 4u, s = j % 4u;
     for (uint w = 0u; w < 8u; ++w) {
@@ -115,7 +109,7 @@ void values_of_part(uint format, uint at, uint j, out float v[32]) {
       float scale = d * float(sub);
       for (uint b = 0u; b < 4u; ++b) v[4u * w + b] = scale * (float(q >> 8u * b & 63u) - 32.0);
     }
-  } else if (format == format_q2_k) {
+  } else if (format == type_q2_k) {
     float d = weight_f16(at + 80u), dmin = weight_f16(at + 82u);
     for (uint w = 0u; w < 8u; ++w) {
       uint both = weight_byte(at + 2u * j + w / 4u);
@@ -123,7 +117,7 @@ void values_of_part(uint format, uint at, uint j, out float v[32]) {
       uint q = weight_bytes(at + 16u + 32u * (j / 4u) + 4u * w) >> 2u * (j % 4u);
       for (uint b = 0u; b < 4u; ++b) v[4u * w + b] = scale * float(q >> 8u * b & 3u) - offset;
     }
-  } else if (format == format_q3_k) {
+  } else if (format == type_q3_k) {
     float d = weight_f16(at + 108u);
     for (uint w = 0u; w < 8u; ++w) {
       float scale = d * float(q3_scale(at + 96u, 2u * j + w / 4u));
@@ -131,7 +125,7 @@ void values_of_part(uint format, uint at, uint j, out float v[32]) {
       uint q = low | (weight_bytes(at + 4u * w) >> j & 0x01010101u) << 2u;
       for (uint b = 0u; b < 4u; ++b) v[4u * w + b] = scale * (float(q >> 8u * b & 7u) - 4.0);
     }
-  } else if (format == format_iq4_xs) {
+  } else if (format == type_iq4_xs) {
     uint high = weight_half(at / 2u + 1u);
     uint low = weight_byte(at + 4u + j / 2u) >> 4u * (j % 2u) & 15u;
     float scale = weight_f16(at) * float(int(low | (high >> 2u * j & 3u) << 4u) - 32);
@@ -142,22 +136,22 @@ void values_of_part(uint format, uint at, uint j, out float v[32]) {
         v[16u + 4u * w + b] = scale * float(iq4_values[q >> 8u * b + 4u & 15u]);
       }
     }
-  } else if (format == format_nvfp4) {
+  } else if (format == type_nvfp4) {
     for (uint e = 0u; e < 32u; ++e) {
       uint s = 2u * j + e / 16u;
       uint n = weight_byte(at + 4u + 8u * s + e % 8u) >> 4u * (e % 16u / 8u) & 15u;
       v[e] = e4m3_half(weight_byte(at + s)) * float(fp4_values[n]);
     }
-  } else if (format == format_tq1_0) {
+  } else if (format == type_tq1_0) {
     float d = weight_f16(at + 52u);
     for (uint e = 0u; e < 32u; ++e) v[e] = (float(tq1_number(at, 32u * j + e)) - 1.0) * d;
-  } else if (format == format_tq2_0) {
+  } else if (format == type_tq2_0) {
     float d = weight_f16(at + 64u);
     for (uint w = 0u; w < 8u; ++w) {
       uint q = weight_bytes(at + 32u * (j / 4u) + 4u * w) >> 2u * (j % 4u);
       for (uint b = 0u; b < 4u; ++b) v[4u * w + b] = (float(q >> 8u * b & 3u) - 1.0) * d;
     }
-  } else if (format == format_q1_0) {
+  } else if (format == type_q1_0) {
     float d = weight_f16(at);
     uint q = weight_bytes(at + 2u + 4u * j);
     for (uint e = 0u; e < 32u; ++e) v[e] = (2.0 * float(q >> e & 1u) - 1.0) * d;

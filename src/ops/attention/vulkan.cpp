@@ -9,7 +9,7 @@ namespace {
 Status launch_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_attention(device, d, launch));
   const auto p = d.params_as<AttentionParams>();
-  vulkan_values(launch, {type_value(d.format), p.v_type});
+  vulkan_values(launch, {type_value(d.format), type_value(p.v_type)});
   vulkan_groups(device, launch, std::uint64_t{p.rows} * p.heads, 64);
   return {};
 }

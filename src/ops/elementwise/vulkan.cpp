@@ -10,19 +10,20 @@ namespace {
 
 constexpr std::uint32_t group_threads = 64;
 
+// function: as the kernel counts them.
+template <std::uint32_t function>
 Status launch_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_elementwise(device, d, launch));
-  const Op first = info(d.op).n_slots == 3 ? Op::add : Op::silu;
-  vulkan_values(launch, {type_value(d.format),
-                         static_cast<std::uint32_t>(d.op) - static_cast<std::uint32_t>(first)});
+  vulkan_values(launch, {type_value(d.format), function});
   vulkan_cover(device, launch, d.params_as<ElementwiseParams>().n_lo, group_threads);
   return {};
 }
 
 Status launch_cast_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_cast(device, d, launch));
-  vulkan_values(launch, {type_value(d.format)});
-  vulkan_cover(device, launch, d.params_as<CastParams>().n_lo, group_threads);
+  const auto p = d.params_as<CastParams>();
+  vulkan_values(launch, {type_value(d.format), type_value(p.to)});
+  vulkan_cover(device, launch, p.n_lo, group_threads);
   return {};
 }
 
@@ -30,17 +31,17 @@ Status launch_cast_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& l
   vulkan_row(Op::op, DType::f32, #op "_f32", launch, words),     \
       vulkan_row(Op::op, DType::f16, #op "_f16", launch, words), \
       vulkan_row(Op::op, DType::bf16, #op "_bf16", launch, words)
-#define BINARY(op) OP_ROWS(op, launch_vulkan, spirv::elementwise_vulkan_binary)
-#define UNARY(op) OP_ROWS(op, launch_vulkan, spirv::elementwise_vulkan_unary)
+#define BINARY(op, function) OP_ROWS(op, launch_vulkan<function>, spirv::elementwise_vulkan_binary)
+#define UNARY(op, function) OP_ROWS(op, launch_vulkan<function>, spirv::elementwise_vulkan_unary)
 
 constexpr KernelRow kernels[] = {
-    BINARY(add),          BINARY(mul),
-    BINARY(silu_mul),     BINARY(gelu_mul),
-    BINARY(gelu_erf_mul), BINARY(sigmoid_mul),
-    UNARY(silu),          UNARY(gelu),
-    UNARY(gelu_erf),      UNARY(relu2),
-    UNARY(sigmoid),       UNARY(softcap),
-    UNARY(scale),         OP_ROWS(cast, launch_cast_vulkan, spirv::elementwise_vulkan_cast),
+    BINARY(add, 0),          BINARY(mul, 1),
+    BINARY(silu_mul, 2),     BINARY(gelu_mul, 3),
+    BINARY(gelu_erf_mul, 4), BINARY(sigmoid_mul, 5),
+    UNARY(silu, 0),          UNARY(gelu, 1),
+    UNARY(gelu_erf, 2),      UNARY(relu2, 3),
+    UNARY(sigmoid, 4),       UNARY(softcap, 5),
+    UNARY(scale, 6),         OP_ROWS(cast, launch_cast_vulkan, spirv::elementwise_vulkan_cast),
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "ops/shared/vulkan.glsl"
 
 OP_VALUE(0, uint, type)
-OP_VALUE(1, uint, function)  // in the order of ops.def from `add` on
+OP_VALUE(1, uint, function)
 
 OP_READS(0, a)
 OP_READS(1, b)

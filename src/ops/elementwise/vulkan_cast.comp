@@ -6,12 +6,13 @@
 #include "ops/shared/vulkan.glsl"
 
 OP_VALUE(0, uint, type)
+OP_VALUE(1, uint, to)
 
 OP_READS(0, x)
 OP_WRITES(1, result)
 
 void main() {
   for (uint i = flat_thread(); i < params.n_lo; i += flat_threads()) {
-    result_store(params.to, i, x_load(type, i));
+    result_store(to, i, x_load(type, i));
   }
 }

@@ -6,7 +6,7 @@
 #include "ops/shared/vulkan.glsl"
 
 OP_VALUE(0, uint, type)
-OP_VALUE(1, uint, function)  // in the order of ops.def from `silu` on
+OP_VALUE(1, uint, function)
 
 OP_READS(0, x)
 OP_WRITES(1, result)

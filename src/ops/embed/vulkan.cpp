@@ -30,7 +30,10 @@ constexpr KernelRow row(Op op, Format format, const char* name,
 #define AFFINE(format) \
   row(Op::embed_affine, formats::format, "embed_affine_" #format, spirv::embed_affine),
 
-constexpr KernelRow kernels[] = {VULKAN_WEIGHT_FORMATS(PLAIN) AFFINE(f32) AFFINE(f16) AFFINE(bf16)};
+constexpr KernelRow kernels[] = {
+#define VULKAN_FORMAT(name, number) PLAIN(name)
+#include "ops/shared/vulkan_formats.def"
+    AFFINE(f32) AFFINE(f16) AFFINE(bf16)};
 
 }  // namespace
 

@@ -51,8 +51,10 @@ constexpr KernelRow row(Op op, Format format, const char* name,
   row(Op::matmul, formats::format, "matmul_" #format "_f32", spirv::matmul_plain), \
       row(Op::matmul_id, formats::format, "matmul_id_" #format "_f32", spirv::matmul_id),
 
-constexpr KernelRow kernels[] = {VULKAN_WEIGHT_FORMATS(FORMAT_ROWS) AFFINE(f32) AFFINE(f16)
-                                     AFFINE(bf16)};
+constexpr KernelRow kernels[] = {
+#define VULKAN_FORMAT(name, number) FORMAT_ROWS(name)
+#include "ops/shared/vulkan_formats.def"
+    AFFINE(f32) AFFINE(f16) AFFINE(bf16)};
 
 }  // namespace
 

@@ -18,7 +18,11 @@ Status launch_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& launch
 #define OP_ROW(format)                                                                     \
   vulkan_row(Op::dequantize, formats::format, "dequantize_" #format "_f32", launch_vulkan, \
              spirv::quantize_vulkan),
-constexpr KernelRow kernels[] = {VULKAN_BLOCK_FORMATS(OP_ROW)};
+constexpr KernelRow kernels[] = {
+#define VULKAN_FORMAT(name, number)
+#define VULKAN_BLOCK(name, number) OP_ROW(name)
+#include "ops/shared/vulkan_formats.def"
+};
 
 }  // namespace
 

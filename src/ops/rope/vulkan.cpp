@@ -22,7 +22,7 @@ Status launch_rope_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& l
 Status launch_store_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& launch) {
   ONEPASS_TRY(launch_rope_store(device, d, launch));
   const auto p = d.params_as<RopeStoreParams>();
-  vulkan_values(launch, {});
+  vulkan_values(launch, {type_value(p.k_type), type_value(p.v_type)});
   vulkan_groups(device, launch, p.rows * (std::uint64_t{p.heads} + 2ull * p.kv_heads), 64);
   return {};
 }

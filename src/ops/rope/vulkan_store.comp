@@ -6,6 +6,9 @@
 #include "ops/shared/vulkan.glsl"
 #include "ops/shared/vulkan_cache.glsl"
 
+OP_VALUE(0, uint, k_type)
+OP_VALUE(1, uint, v_type)
+
 OP_READS(0, q)
 OP_READS(1, q_norm)
 OP_READS(2, k)
@@ -94,9 +97,9 @@ void main() {
     uint place = find_place(places, slot, page_offset, head, position);
     if (place == no_place) continue;
     if (kind == kind_k) {
-      k_cache_store_row(params.k_type, place, params.head_dim, 0u);
+      k_cache_store_row(k_type, place, params.head_dim, 0u);
     } else {
-      v_cache_store_row(params.v_type, place, params.head_dim, 0u);
+      v_cache_store_row(v_type, place, params.head_dim, 0u);
     }
   }
 }

@@ -17,8 +17,8 @@ layout(push_constant, std430) uniform Arguments {
 bool is_bound(uint view) { return (bound_views >> view & 1u) != 0u; }
 uint residue(uint view) { return residues[view >> 2u] >> (view % 4u * 8u) & 0xffu; }
 
-// As f32, f16 and bf16 of DType.
-const uint type_f32 = 0u, type_f16 = 1u, type_bf16 = 2u, type_q8_0 = 8u;
+#define VULKAN_FORMAT(name, number) const uint type_##name = number;
+#include "ops/shared/vulkan_formats.def"
 
 // As op_f16_to_f32, without f32's subnormals, which a device may take for 0.
 float half_to_float(uint h) {
