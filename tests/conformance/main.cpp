@@ -4,6 +4,7 @@
 //   conformance_tests --set subset                     600 cases, every path, 1, 2, 3, 8 threads
 //   conformance_tests --set full --device cuda:0 --filter attention
 //   conformance_tests --device cuda-emu               CUDA kernels on the host, no GPU needed
+//   conformance_tests --device vulkan:0 --subgroup 32  launches as for subgroups of 32
 //   conformance_tests --write-support docs/support.md | --check-support docs/support.md
 #include <chrono>
 #include <cstdio>
@@ -28,6 +29,7 @@ struct Options {
   std::string filter{};
   std::size_t shard = 0, shards = 1;
   CudaOptions cuda;
+  VulkanOptions vulkan;
   bool list = false;
   std::string write_support{}, check_support{};
 };
@@ -189,6 +191,8 @@ bool parse(int argc, char** argv, Options& o) {
       o.cuda.plain_edges = value == "plain";
     } else if (flag == "--memory" && (value == "exact" || value == "best")) {
       o.cuda.exact_memory = value == "exact";
+    } else if (flag == "--subgroup" && number(value)) {
+      o.vulkan.subgroup_size = *number(value);
     } else if (flag == "--shard") {
       const std::size_t slash = value.find('/');
       const auto index = number(value.substr(0, slash));
@@ -277,7 +281,7 @@ int run(Options o) {
   for (const std::string& device : o.devices) {
     for (const std::string& path : o.paths) {
       for (const std::uint32_t threads : o.threads) {
-        Result<Target> target = open({device, path, threads, o.cuda});
+        Result<Target> target = open({device, path, threads, o.cuda, o.vulkan});
         if (!target) return 2;
         targets.push_back(std::move(*target));
         if (device != "cpu") break;
@@ -312,7 +316,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: conformance_tests [--set ci|subset|full] [--device NAME,...]\n"
                  "  [--paths best|all|base,avx2,...] [--threads N,...] [--filter TEXT]\n"
-                 "  [--edges plain|best] [--memory exact|best]\n"
+                 "  [--edges plain|best] [--memory exact|best] [--subgroup N]\n"
                  "  [--shard I/N] [--list] [--write-support FILE] [--check-support FILE]\n");
     return 2;
   }

@@ -151,7 +151,7 @@ Result<Target> Target::open(const TargetOptions& options) {
   }
   DeviceOptions device_options;
   device_options.backend = {CpuOptions{.threads = options.threads, .features = *features},
-                            options.cuda};
+                            options.cuda, options.vulkan};
   ONEPASS_ASSIGN(const Device device, open_device(options.device, device_options));
   const bool is_cpu = options.device == "cpu";
   Target target(device, is_cpu ? label("cpu:", options.path, "/", options.threads) : options.device,

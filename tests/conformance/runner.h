@@ -8,6 +8,7 @@
 
 #include "conformance/case.h"
 #include "onepass/backends/cuda.h"
+#include "onepass/backends/vulkan.h"
 
 namespace onepass::conformance {
 
@@ -17,6 +18,7 @@ struct TargetOptions {
   std::string path = "best";  // CPU: base, avx2, avx512, neon or best
   std::uint32_t threads = 2;
   CudaOptions cuda = {};
+  VulkanOptions vulkan = {};
   bool forbid = true;  // with AddressSanitizer: the program ends where a kernel leaves its views
 };
 

@@ -19,6 +19,9 @@ struct VulkanOptions {
   // A command buffer for each launch, all in one submission: the layer finds hazards there that it
   // does not look for inside one command buffer.
   bool split_launches = false;
+  // How many threads launches are to take for one subgroup; 0: as many as the device says. No
+  // kernel relies on it.
+  std::uint32_t subgroup_size = 0;
   bool staged_memory = false;  // the host copies through staging memory even where it needs not
 };
 

@@ -118,7 +118,8 @@ void VulkanBackend::read_info(std::uint32_t index) {
   info_.max_group_threads = std::min(limits.maxComputeWorkGroupInvocations, 256u);
   for (std::size_t i = 0; i < 3; ++i) info_.max_groups[i] = limits.maxComputeWorkGroupCount[i];
   info_.max_shared_bytes = limits.maxComputeSharedMemorySize;
-  info_.subgroup_sizes = {std::max(subgroup.subgroupSize, 1u)};
+  info_.subgroup_sizes = {own_.subgroup_size != 0 ? own_.subgroup_size
+                                                  : std::max(subgroup.subgroupSize, 1u)};
   info_.unified_memory = false;
   info_.order = OrderKind::levels;
 }
