@@ -77,7 +77,7 @@ Status vulkan_options(const Device&) {
   const onepass::DeviceOptions options{.backend = {onepass::VulkanOptions{.validate = true}}};
   const onepass::Result<onepass::Device> device = onepass::Device::open("vulkan:0", options);
   // [backends/vulkan.h]
-  return check(device || device.error().code != ErrorCode::internal);
+  return check(device || device.error().code != onepass::ErrorCode::internal);
 }
 
 Status buffer(const Device& device) {

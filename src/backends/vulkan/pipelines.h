@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/vulkan/api.h"
@@ -50,7 +51,9 @@ class Pipelines {
     const std::uint32_t* words = nullptr;
     std::uint32_t bindings = 0;
     std::array<std::uint32_t, n_constants> constants{};
-    auto operator<=>(const Key&) const = default;
+    bool operator<(const Key& b) const noexcept {
+      return std::tie(words, bindings, constants) < std::tie(b.words, b.bindings, b.constants);
+    }
   };
   Result<const Layout*> layout_of(std::uint32_t bindings);
   Result<VkShaderModule> module_of(const SpirvModule& code);
