@@ -50,7 +50,7 @@ void main() {
   uint rows = min(params.rows, s.n_rows);
   uint bound = params.bound_rows != 0u ? params.bound_rows : params.vocab;
   for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
-    uint token = plain ? step_word(row)
+    uint token = plain                               ? step_word(row)
                  : params.index == embed_by_position ? step_position(row)
                                                      : step_token(row);
     bool none = token >= params.vocab;

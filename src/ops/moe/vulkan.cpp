@@ -34,11 +34,11 @@ Status launch_gated_vulkan(const DeviceInfo& device, const Dispatch& d, Launch& 
 }
 
 constexpr KernelRow kernels[] = {
+    vulkan_row(Op::gated, DType::f32, "gated_f32", launch_gated_vulkan, spirv::moe_vulkan_gated),
     vulkan_row(Op::moe_gate, DType::f32, "moe_gate_f32", launch_gate_vulkan,
                spirv::moe_vulkan_gate),
     vulkan_row(Op::moe_reduce, DType::f32, "moe_reduce_f32", launch_reduce_vulkan,
                spirv::moe_vulkan_reduce),
-    vulkan_row(Op::gated, DType::f32, "gated_f32", launch_gated_vulkan, spirv::moe_vulkan_gated),
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ void main() {
     for (uint n = 0u; n < params.used; ++n) {
       uint pair = token * params.used + n;
       float v = y_float(pair * params.dim + column);
-      uint expert = params.experts != 0u ? ids_word(pair) : ~0u;
+      uint expert = params.experts != 0u ? ids_word(pair) : 0u;
       if (expert < params.experts) v += bias_float(expert * params.dim + column);
       sum += weights_float(pair) * v;
     }
