@@ -45,7 +45,9 @@ class Loader {
     if (p.affine) {
       return p.affine->weight.bytes + p.affine->scales.bytes + p.affine->biases.bytes;
     }
-    if (p.row->form == TensorForm::vector) return std::uint64_t{p.cols} * sizeof(float);
+    if (is_floats(p.row->form)) {
+      return std::uint64_t{std::max(p.rows, 1u)} * p.cols * sizeof(float);
+    }
     const Shape shape = p.experts != 0 ? Shape{p.experts, p.rows, p.cols} : Shape{p.rows, p.cols};
     ONEPASS_ASSIGN(const Format type, device_format(model_.device_, p.weight, shape));
     return *storage_bytes(type, shape);
@@ -67,6 +69,11 @@ class Loader {
     if (!model_.device_.info().unified_memory || !budget_.source) {
       return fail(ErrorCode::unsupported,
                   model_.device_.info().name + " does not read weights while it runs");
+    }
+    for (const WeightPart& p : plan.parts) {
+      if (p.experts == 0 || !p.affine) continue;
+      return refuse(ErrorCode::unsupported, p.weight,
+                    "has experts in groups with a scale and a bias, which are not read one by one");
     }
     const std::uint64_t each = experts / std::max(c_.n_experts, 1u);
     const std::uint64_t least = others + each * c_.n_experts_used;
