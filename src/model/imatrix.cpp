@@ -1,5 +1,6 @@
 #include "model/imatrix.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -182,8 +183,9 @@ Status Imatrix::write(const std::string& path) const {
       const std::uint64_t matrices = e.counts.size();
       const std::uint64_t sums[] = {e.sums.size() / matrices, matrices}, counts[] = {1, matrices};
       const std::size_t dims = matrices > 1 ? 2 : 1;  // as ggml counts them
+      const std::string& part = name;                 // no binding: lambdas take it
       const auto add = [&](std::string_view suffix, std::span<const std::uint64_t> shape) {
-        return out.add_tensor(name + std::string(suffix), f32, shape.first(dims));
+        return out.add_tensor(part + std::string(suffix), f32, shape.first(dims));
       };
       ONEPASS_TRY(add(sums_suffix, sums));
       ONEPASS_TRY(add(counts_suffix, counts));
