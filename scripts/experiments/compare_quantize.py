@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """compare_quantize.py MODEL=TEXT[=IMATRIX]...: quantizes models with onepass and with llama.cpp, and
 compares the perplexities of both files, their tensor types and that each program loads the other's.
+With --plans only the types of all tensors that both would write, MODEL without TEXT; in a second.
 
 Every type without an importance matrix, unless it needs one, and with the one that is given.
 llama-quantize has no nvfp4, and mxfp4 only for experts: those two, mxfp4 for every matrix, are compared
-with the quantizer of the gguf package, or of ggml where it has none. Needs llama-cpp-python, gguf and numpy; the perplexities are
-both onepass's. A model that is quantized already is quantized again. Exits 1 where onepass's
-perplexity is more than 1 % above, where a type differs or a file does not load."""
+with the quantizer of the gguf package, or of ggml where that has none. Needs llama-cpp-python, gguf and
+numpy; the perplexities are both onepass's. A model that is quantized already is quantized again. Exits 1
+where onepass's perplexity is more than 1 % above, where a type differs or a file does not load."""
 
 import argparse
 import ctypes
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +44,7 @@ def parse_args():
     p.add_argument("--chunks", type=int, default=64)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--bos", action="store_true", help="as of onepass perplexity")
+    p.add_argument("--plans", action="store_true", help="compare the types of tensors only")
     p.add_argument("--out", help="append the table to this file")
     p.add_argument("--worker", nargs=5, metavar=("IN", "OUT", "FILE_TYPE", "OURS", "IMATRIX"),
                    help=argparse.SUPPRESS)
@@ -195,11 +198,74 @@ def tensor_types_of(plan):
     return {t["name"]: t["to"].lower() for t in plan["tensors"]}
 
 
+def planned_by_llama(lib, log, model, kind, imatrix):
+    """The types of all tensors, from what llama-quantize tells in a dry run."""
+    params = lib.llama_model_quantize_default_params()
+    params.ftype = FILE_TYPES[kind]
+    params.allow_requantize = params.dry_run = True
+    if imatrix:
+        matrix = importance(lib, imatrix)
+        params.imatrix = ctypes.cast(matrix, type(params.imatrix))
+    log.clear()
+    if lib.llama_model_quantize(model.encode(), b"none", ctypes.byref(params)) != 0:
+        raise RuntimeError(f"llama.cpp does not quantize {model}")
+    row = re.compile(r"\[ *\d+/ *\d+\] +(\S+) +- \[.*\], type = +(\w+), size = .*?(?:\((\w+)\))?$")
+    found = [row.match(line) for line in "".join(log).splitlines()]
+    return {m[1]: (m[3] or m[2]).lower() for m in found if m}
+
+
+def write_even_matrix(model, path):
+    """An importance matrix of the model in which all columns are alike."""
+    import gguf  # pylint: disable=import-outside-toplevel
+    import numpy  # pylint: disable=import-outside-toplevel
+
+    writer = gguf.GGUFWriter(path, "imatrix")
+    for t in gguf.GGUFReader(model).tensors:
+        if len(t.shape) > 1:
+            matrices = int(t.shape[2]) if len(t.shape) > 2 else 1
+            sums = numpy.ones((matrices, int(t.shape[0])), numpy.float32)
+            writer.add_tensor(t.name + ".in_sum2", sums)
+            writer.add_tensor(t.name + ".counts", numpy.ones((matrices, 1), numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def compare_plans(args):
+    """How many types of files differ in some tensor; prints them."""
+    lib = llama_bindings.load_bindings(args.llama)
+    log = []
+    keep = lib.llama_log_callback(lambda level, text, data: log.append(text.decode(errors="replace")))
+    lib.llama_log_set(keep, ctypes.c_void_p(0))
+    kinds = [k for k in args.types.split(",") if k in FILE_TYPES and k != "f32"]
+    compared = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for model in args.models:
+            matrix = os.path.join(folder, "imatrix.gguf")
+            write_even_matrix(model, matrix)
+            for kind, way in ((kind, way) for kind in kinds for way in ("", matrix)):
+                theirs = planned_by_llama(lib, log, model, kind, way)
+                plan = command(args, "quantize", model, "none", kind, "--requantize", "--dry-run",
+                               "--json", *(["--imatrix", way] if way else []))
+                ours = tensor_types_of(plan)
+                other = [n for n in ours if theirs.get(n) != ours[n]]
+                compared += 1
+                failed += bool(other)
+                for n in other[:3]:
+                    print(f"{model} {kind} {'with' if way else 'without'} importance: {n} is "
+                          f"{ours[n]}, llama-quantize's {theirs.get(n)}")
+    print(f"{compared} plans, {failed} differ")
+    return failed
+
+
 def main():
     args = parse_args()
     if args.worker:
         worker(args)
         return 0
+    if args.plans:
+        return 1 if compare_plans(args) else 0
     lines = ["| model | type | importance | bits per weight | MB | MB, theirs | perplexity | theirs | "
              "difference | same types, loads in llama.cpp, within 1 % |",
              "|---|---|---|---:|---:|---:|---:|---:|---:|---|"]
