@@ -13,6 +13,7 @@
 #include "core/os.h"
 #include "core/workspace.h"
 #include "quant/blocks.h"
+#include "quant/grid_search.h"
 
 namespace onepass::llm {
 namespace {
@@ -38,7 +39,9 @@ void block_to_f32(const std::byte* from, float* to) {
 template <class Block>
 void block_from_f32(const float* from, [[maybe_unused]] const float* importance, std::byte* to) {
   Block block;
-  if constexpr (requires { quant::quantize(from, block, importance); }) {
+  if constexpr (requires { typename Block::Grid; }) {
+    quant::quantize_grid(from, importance, block, quant::neighbours<typename Block::Grid>());
+  } else if constexpr (requires { quant::quantize(from, block, importance); }) {
     quant::quantize(from, block, importance);
   } else {
     quant::quantize(from, block);

@@ -7,12 +7,30 @@
 
 namespace onepass::quant {
 
+// A half with the sign of x. Without a choice, so that loops around it become vector code.
+OP_FN float half_of_sign(float x) {
+  return ops::op_from_bits((ops::op_to_bits(x) & 0x80000000u) | 0x3f000000u);
+}
 // To the nearest integer, halves away from zero, within [lo, hi]; lo for what is not a number.
 OP_FN int round_to(float x, int lo, int hi) {
   const float low = static_cast<float>(lo), high = static_cast<float>(hi);
   float t = x > low ? x : low;
   t = t < high ? t : high;
-  return static_cast<int>(t < 0.0f ? t - 0.5f : t + 0.5f);
+  return static_cast<int>(t + half_of_sign(t));
+}
+
+// The same of x * factors[c] for N factors, as floats: one step after the other, of which compilers
+// make vector code.
+template <int N>
+OP_FN void round_all(float x, const float* factors, float lo, float hi, float* q) {
+  for (int c = 0; c < N; ++c) {
+    const float t = x * factors[c];
+    q[c] = t > lo ? t : lo;
+  }
+  for (int c = 0; c < N; ++c) q[c] = q[c] < hi ? q[c] : hi;
+  for (int c = 0; c < N; ++c) {
+    q[c] = static_cast<float>(static_cast<int>(q[c] + half_of_sign(q[c])));
+  }
 }
 
 OP_FN float magnitude(float x) { return x < 0.0f ? -x : x; }
@@ -45,11 +63,13 @@ OP_FN float root_mean_square(const float* x, int n) {
   return ops::op_sqrt(sum / static_cast<float>(n));
 }
 // How much an error of each number counts: by its magnitude above a floor that all share; where
-// the mean square of what the number is multiplied with is known, its importance, by that first.
+// the mean square of what the number is multiplied with is known, its importance, by that first and
+// by the number itself a little.
 OP_FN void weigh(const float* x, const float* importance, int n, float floor, float* weights) {
   for (int i = 0; i < n; ++i) {
-    weights[i] = importance != nullptr ? importance[i] * ops::op_sqrt(floor * floor + x[i] * x[i])
-                                       : floor + magnitude(x[i]);
+    weights[i] = importance != nullptr
+                     ? importance[i] * ops::op_sqrt(3.0f * floor * floor + x[i] * x[i])
+                     : floor + magnitude(x[i]);
   }
 }
 // Part `at` of the importance of a block; null stays null.
@@ -67,23 +87,32 @@ OP_FN float sum_of(const float* x, int n) {
 OP_FN float fit_scale(const float* x, const float* weights, int n, int lo, int hi) {
   const float extreme = extreme_of(x, n);
   if (extreme == 0.0f) return 0.0f;
+  // Candidates beside each other, so that they can be computed at once.
+  constexpr int steps = 19, candidates = 2 * steps + 2;
+  float inverse[candidates], q[candidates], xq[candidates], qq[candidates];
+  for (int c = 0; c < candidates; ++c) {
+    const int step = c / 2 - 9;
+    const bool low = c % 2 == 0 && lo < 0;
+    const float target =
+        static_cast<float>(low ? lo : hi) + (low ? 0.1f : -0.1f) * static_cast<float>(step);
+    inverse[c] = target / extreme;
+    xq[c] = qq[c] = 0.0f;
+  }
+  const float least = static_cast<float>(lo), most = static_cast<float>(hi);
+  for (int i = 0; i < n; ++i) {
+    round_all<candidates>(x[i], inverse, least, most, q);
+    const float w = weights[i], wx = w * x[i];
+    for (int c = 0; c < candidates; ++c) {
+      xq[c] += wx * q[c];
+      qq[c] += w * q[c] * q[c];
+    }
+  }
   float best_scale = extreme / static_cast<float>(lo < 0 ? lo : hi), best_gain = -1.0f;
-  for (int step = -9; step <= 9; ++step) {
-    for (int side = lo < 0 ? 0 : 1; side < 2; ++side) {
-      const float target = static_cast<float>(side == 0 ? lo : hi) +
-                           (side == 0 ? 0.1f : -0.1f) * static_cast<float>(step);
-      const float inverse = target / extreme;
-      float xq = 0.0f, qq = 0.0f;
-      for (int i = 0; i < n; ++i) {
-        const float q = static_cast<float>(round_to(x[i] * inverse, lo, hi));
-        xq += weights[i] * x[i] * q;
-        qq += weights[i] * q * q;
-      }
-      // The squared error falls by xq^2 / qq.
-      if (qq > 0.0f && xq * xq > best_gain * qq) {
-        best_gain = xq * xq / qq;
-        best_scale = xq / qq;
-      }
+  for (int c = 0; c < 2 * steps; ++c) {
+    // The squared error falls by xq^2 / qq.
+    if (qq[c] > 0.0f && xq[c] * xq[c] > best_gain * qq[c]) {
+      best_gain = xq[c] * xq[c] / qq[c];
+      best_scale = xq[c] / qq[c];
     }
   }
   return best_scale;
@@ -119,18 +148,9 @@ struct Affine {
   float scale, offset;
 };
 
-// The line through x and q with the smallest weighted error; a scale of 0 where there is none.
-OP_FN Affine fit_line(const float* x, const float* weights, const std::uint8_t* q, int n) {
-  float sum = 0.0f, sum_q = 0.0f, sum_x = 0.0f, sum_qq = 0.0f, sum_xq = 0.0f;
-  for (int i = 0; i < n; ++i) {
-    const float number = static_cast<float>(q[i]);
-    const float wq = weights[i] * number;
-    sum += weights[i];
-    sum_q += wq;
-    sum_x += weights[i] * x[i];
-    sum_qq += wq * number;
-    sum_xq += wq * x[i];
-  }
+// The line through numbers and q with the smallest weighted error; a scale of 0 where there is
+// none. Sums over weights w: of w, w x, w q, w q^2, w x q.
+OP_FN Affine fit_line(float sum, float sum_x, float sum_q, float sum_qq, float sum_xq) {
   const float det = sum * sum_qq - sum_q * sum_q;
   if (!(det > 0.0f)) return {0.0f, 0.0f};
   const float scale = (sum * sum_xq - sum_x * sum_q) / det;
@@ -139,31 +159,52 @@ OP_FN Affine fit_line(const float* x, const float* weights, const std::uint8_t* 
   return {sum_qq > 0.0f ? sum_xq / sum_qq : 0.0f, 0.0f};  // through the origin
 }
 
-// At most 32 numbers. Of the steps around the one that covers the range exactly, the line with the
-// smallest weighted error.
+// Of the steps around the one that covers the range exactly, the line with the smallest weighted
+// error.
 OP_FN Affine fit_affine(const float* x, const float* weights, int n, int top) {
   Range r = range_of(x, n);
   if (!(r.lo < 0.0f)) r.lo = 0.0f;
   if (!(r.hi > r.lo)) return {0.0f, -r.lo};
-  Affine best{(r.hi - r.lo) / static_cast<float>(top), -r.lo};
+  constexpr int steps = 24;  // computed at once
+  float inverse[steps], sum_q[steps], sum_qq[steps], sum_xq[steps], scale[steps], offset[steps];
+  float error[steps], q[steps];
+  for (int s = 0; s < steps; ++s) {
+    inverse[s] = (static_cast<float>(top) + 0.1f * static_cast<float>(s - 11)) / (r.hi - r.lo);
+    sum_q[s] = sum_qq[s] = sum_xq[s] = error[s] = 0.0f;
+  }
+  const float most = static_cast<float>(top);
+  float sum = 0.0f, sum_x = 0.0f;
+  for (int i = 0; i < n; ++i) {
+    sum += weights[i];
+    sum_x += weights[i] * x[i];
+    round_all<steps>(x[i] - r.lo, inverse, 0.0f, most, q);
+    const float w = weights[i], y = x[i];
+    for (int s = 0; s < steps; ++s) {
+      const float wq = w * q[s];
+      sum_q[s] += wq;
+      sum_qq[s] += wq * q[s];
+      sum_xq[s] += wq * y;
+    }
+  }
+  for (int s = 0; s < steps; ++s) {
+    const Affine line = fit_line(sum, sum_x, sum_q[s], sum_qq[s], sum_xq[s]);
+    scale[s] = line.scale;
+    offset[s] = line.offset;
+  }
+  for (int i = 0; i < n; ++i) {
+    round_all<steps>(x[i] - r.lo, inverse, 0.0f, most, q);
+    const float w = weights[i], y = x[i];
+    for (int s = 0; s < steps; ++s) {
+      const float difference = scale[s] * q[s] - offset[s] - y;
+      error[s] += w * difference * difference;
+    }
+  }
+  Affine best{(r.hi - r.lo) / most, -r.lo};
   float best_error = -1.0f;
-  std::uint8_t q[32];
-  for (int step = -10; step <= 10; ++step) {
-    const float inverse =
-        (static_cast<float>(top) + 0.1f * static_cast<float>(step)) / (r.hi - r.lo);
-    for (int i = 0; i < n; ++i) {
-      q[i] = static_cast<std::uint8_t>(round_to((x[i] - r.lo) * inverse, 0, top));
-    }
-    const Affine line = fit_line(x, weights, q, n);
-    if (!(line.scale > 0.0f)) continue;
-    float error = 0.0f;
-    for (int i = 0; i < n; ++i) {
-      const float difference = line.scale * static_cast<float>(q[i]) - line.offset - x[i];
-      error += weights[i] * difference * difference;
-    }
-    if (best_error < 0.0f || error < best_error) {
-      best_error = error;
-      best = line;
+  for (int s = 0; s < steps; ++s) {
+    if (scale[s] > 0.0f && (best_error < 0.0f || error[s] < best_error)) {
+      best_error = error[s];
+      best = {scale[s], offset[s]};
     }
   }
   return best;

@@ -57,6 +57,14 @@ OP_FN GridPoint nearest_point(const float* x, const float* weights, float scale,
   return best;
 }
 
+// Looks at every point; what quantize_grid takes to find the nearest one.
+template <class Grid>
+struct EveryPoint {
+  OP_FN GridPoint nearest(const float* x, const float* weights, float scale, int flip) const {
+    return nearest_point<Grid>(x, weights, scale, flip);
+  }
+};
+
 // Sums over weights, numbers q and values x: the best scale is xq / qq.
 struct GridSums {
   float xq = 0.0f, qq = 0.0f;
@@ -106,8 +114,8 @@ OP_FN GridSums free_sums(const float* x, const float* weights, int n, float scal
 
 // Of the scales that put the extreme near the grid's end, the least squares fit with the smallest
 // error; of grids without signs, of points that need not be in it.
-template <class Block>
-OP_FN float fit_grid(const float* x, const float* weights) {
+template <class Block, class Search>
+OP_FN float fit_grid(const float* x, const float* weights, [[maybe_unused]] const Search& search) {
   using Grid = typename Block::Grid;
   const float extreme = magnitude(extreme_of(x, Block::span));
   if (extreme == 0.0f) return 0.0f;
@@ -118,7 +126,7 @@ OP_FN float fit_grid(const float* x, const float* weights) {
     GridSums sums;
     if constexpr (Grid::has_signs) {
       for (int i = 0; i < Block::span; i += Grid::values) {
-        const GridPoint p = nearest_point<Grid>(x + i, weights + i, scale, 0);
+        const GridPoint p = search.nearest(x + i, weights + i, scale, 0);
         add_point<Grid>(x + i, weights + i, p.index, 0, 1.0f, sums);
       }
     } else {
@@ -162,16 +170,16 @@ OP_FN void take_signs(const float* weights, float* x, Block& block) {
 }
 
 // The points of values that share a shift, and of grids without signs the shift.
-template <class Block>
+template <class Block, class Search>
 OP_FN void take_points(const float* x, const float* weights, int begin, int count, float scale,
-                       float factor, GridSums& sums, Block& block) {
+                       float factor, const Search& search, GridSums& sums, Block& block) {
   using Grid = typename Block::Grid;
   constexpr int flips = Grid::has_signs ? 1 : 2, max = 32 / Grid::values;
   int points[flips][max] = {}, flip = 0;
   float errors[flips] = {};
   for (int f = 0; f < flips; ++f) {
     for (int i = 0; i < count; i += Grid::values) {
-      const GridPoint p = nearest_point<Grid>(x + begin + i, weights + begin + i, scale, f);
+      const GridPoint p = search.nearest(x + begin + i, weights + begin + i, scale, f);
       points[f][i / Grid::values] = p.index;
       errors[f] += p.error;
     }
@@ -185,8 +193,9 @@ OP_FN void take_points(const float* x, const float* weights, int begin, int coun
   }
 }
 
-template <class Block>
-OP_FN void quantize_grid(const float* values, const float* importance, Block& block) {
+template <class Block, class Search>
+OP_FN void quantize_grid(const float* values, const float* importance, Block& block,
+                         const Search& search) {
   using Grid = typename Block::Grid;
   constexpr int n = Block::elements, span = Block::span;
   float x[n], weights[n], fits[n / span], top = 0.0f;
@@ -195,7 +204,7 @@ OP_FN void quantize_grid(const float* values, const float* importance, Block& bl
   weigh(x, importance, n, root_mean_square(x, n), weights);
   if constexpr (Grid::has_signs) take_signs(weights, x, block);
   for (int i = 0; i < n / span; ++i) {
-    fits[i] = fit_grid<Block>(x + span * i, weights + span * i);
+    fits[i] = fit_grid<Block>(x + span * i, weights + span * i, search);
     if (fits[i] > top) top = fits[i];
   }
   const float most = Block::unit * static_cast<float>(2 * Block::top_scale + 1);
@@ -208,12 +217,17 @@ OP_FN void quantize_grid(const float* values, const float* importance, Block& bl
     const float factor = static_cast<float>(2 * s + 1);
     constexpr int shared = shared_values<Block>();
     for (int j = 0; j < span; j += shared) {
-      take_points(x, weights, span * i + j, shared, d * factor, factor, sums, block);
+      take_points(x, weights, span * i + j, shared, d * factor, factor, search, sums, block);
     }
   }
   // With the numbers chosen, the best d.
   const float best = sums.qq > 0.0f ? sums.xq / (sums.qq * Block::unit) : 0.0f;
   put_half(block, static_cast<std::uint16_t>(ops::op_f32_to_f16(top > 0.0f ? best : 0.0f)));
+}
+
+template <class Block>
+OP_FN void quantize_grid(const float* values, const float* importance, Block& block) {
+  quantize_grid(values, importance, block, EveryPoint<typename Block::Grid>{});
 }
 
 }  // namespace onepass::quant

@@ -32,24 +32,36 @@ OP_FN int iq4_index(float x) {
 
 // Of the scales that put the extreme near the end of the table, the least squares fit with the
 // smallest error.
+OP_FN float iq4_nearest(float x) {
+  float nearest = static_cast<float>(iq4_value(0));
+  for (int i = 1; i < 16; ++i) {
+    const float middle = 0.5f * static_cast<float>(iq4_value(i - 1) + iq4_value(i));
+    nearest = x > middle ? static_cast<float>(iq4_value(i)) : nearest;
+  }
+  return nearest;
+}
 OP_FN float iq4_fit(const float* x, const float* weights) {
   const float extreme = extreme_of(x, 32);
   if (extreme == 0.0f) return 0.0f;
+  constexpr int steps = 25, candidates = 2 * steps + 6;  // computed at once
+  float inverse[candidates], xq[candidates], qq[candidates];
+  for (int c = 0; c < candidates; ++c) {
+    const float end = c % 2 == 0 ? -127.0f : 113.0f;
+    inverse[c] = (end + 2.0f * static_cast<float>(c / 2 - 12)) / extreme;
+    xq[c] = qq[c] = 0.0f;
+  }
+  for (int i = 0; i < 32; ++i) {
+    for (int c = 0; c < candidates; ++c) {
+      const float q = iq4_nearest(x[i] * inverse[c]);
+      xq[c] += weights[i] * x[i] * q;
+      qq[c] += weights[i] * q * q;
+    }
+  }
   float best_scale = extreme / -127.0f, best_gain = -1.0f;
-  for (int step = -12; step <= 12; ++step) {
-    for (int side = 0; side < 2; ++side) {
-      const float end = side == 0 ? -127.0f : 113.0f;
-      const float inverse = (end + 2.0f * static_cast<float>(step)) / extreme;
-      float xq = 0.0f, qq = 0.0f;
-      for (int i = 0; i < 32; ++i) {
-        const float q = static_cast<float>(iq4_value(iq4_index(x[i] * inverse)));
-        xq += weights[i] * x[i] * q;
-        qq += weights[i] * q * q;
-      }
-      if (qq > 0.0f && xq * xq > best_gain * qq) {
-        best_gain = xq * xq / qq;
-        best_scale = xq / qq;
-      }
+  for (int c = 0; c < 2 * steps; ++c) {
+    if (qq[c] > 0.0f && xq[c] * xq[c] > best_gain * qq[c]) {
+      best_gain = xq[c] * xq[c] / qq[c];
+      best_scale = xq[c] / qq[c];
     }
   }
   return best_scale;

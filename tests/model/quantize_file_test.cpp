@@ -172,7 +172,7 @@ std::vector<float> values_of(const std::string& path, const std::string& name) {
 
 TEST(QuantizeFile, ImportanceMovesErrorsToWhereTheyMatterLess) {
   RandomModelOptions o = wide;
-  o.architecture = "qwen3moe", o.experts = 4;
+  o.architecture = "qwen3moe", o.experts = 2, o.layers = 1;
   const TempFolder folder;
   const std::string in = folder.write("in.gguf", RandomModel(o).writer.finish());
   const std::string plain = (folder.path() / "plain").string();
@@ -184,10 +184,9 @@ TEST(QuantizeFile, ImportanceMovesErrorsToWhereTheyMatterLess) {
     const auto plan =
         quantize(in, weighed, {.mix = find_mix(mix), .pure = true, .imatrix = &importance});
     ASSERT_TRUE(plan) << plan.error().to_string();
-    for (const std::string name : {"blk.0.attn_q.weight", "blk.1.ffn_down_exps.weight"}) {
+    for (const std::string name : {"blk.0.attn_q.weight", "blk.0.ffn_down_exps.weight"}) {
       const std::vector<float> exact = values_of(in, name), a = values_of(plain, name),
                                b = values_of(weighed, name);
-      const std::vector<float> means = importance.means(name);
       double before = 0.0, after = 0.0;
       for (std::size_t i = 0; i < exact.size(); ++i) {
         const double w = i % 16 == 3 ? 100.0 : 1.0, x = static_cast<double>(exact[i]);
