@@ -255,6 +255,7 @@ void expect_same_ids(const llm::VocabularyData& data) {
   if (!data.types.empty()) w.set_array("tokenizer.ggml.token_type", data.types);
   if (!data.merges.empty()) w.set_array("tokenizer.ggml.merges", data.merges);
   w.set("tokenizer.chat_template", "{{ messages }}\n\"quoted\"");
+  w.set("tokenizer.ggml.eot_token_id", 3u).set("tokenizer.ggml.eom_token_id", 5u);
   const TempFile first(w.finish());
   const TempFolder target;
   const std::string folder = (target.path() / "folder").string();
@@ -269,6 +270,10 @@ void expect_same_ids(const llm::VocabularyData& data) {
   ASSERT_TRUE(a && b && c);
   EXPECT_EQ(a->special_ids().bos, c->special_ids().bos);
   EXPECT_EQ(a->special_ids().eos, c->special_ids().eos);
+  for (const std::uint32_t id : {3u, 5u}) {
+    EXPECT_TRUE(a->ends_reply(id) && b->ends_reply(id) && c->ends_reply(id)) << id;
+  }
+  EXPECT_FALSE(b->ends_reply(4));
   std::mt19937_64 generator(7);
   for (int i = 0; i < 200; ++i) {
     const std::string text = random_text(generator, 40);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -133,7 +134,8 @@ class FamilyFile {
     for (const auto& [count, value] : values) {
       if (key.count == count) return value;
     }
-    return key.fallback != nullptr ? key.fallback(config_) : 1.0;
+    if (key.fallback == nullptr) return 1.0;
+    return key.gguf.starts_with("expert_") ? key.fallback(config_) : std::nan("");  // as without it
   }
   double number_of(const llm::Key& key) const {
     using C = llm::ModelConfig;
@@ -160,7 +162,9 @@ class FamilyFile {
       if (!must && !options_.keys) continue;
       if (key.gguf.ends_with("softcapping") && !has_caps(key)) continue;
       if (key.gguf == "attention.scale" && is({"gemma2", "gemma3"})) continue;
-      if (key.count != nullptr) head_.set(name, static_cast<std::uint32_t>(count_of(key)));
+      if (key.count != nullptr && !std::isnan(count_of(key))) {
+        head_.set(name, static_cast<std::uint32_t>(count_of(key)));
+      }
       if (key.number != nullptr) head_.set(name, static_cast<float>(number_of(key)));
       if (key.flag != nullptr) head_.set(name, options_.keys);
     }
