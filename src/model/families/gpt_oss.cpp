@@ -9,13 +9,7 @@ constexpr std::array window_keys{
         .count = at<&ModelConfig::window>,
         .max = max_context},
 };
-constexpr std::array gate_keys{
-    Key{.gguf = "expert_weights_scale",
-        .number = at<&ModelConfig::gate, &GateConfig::scale>,
-        .max = 1e6,
-        .fallback = always<1>},
-};
-constexpr auto keys = join(size_keys, rms_keys, rope_keys, window_keys, mixture_keys, gate_keys);
+constexpr auto keys = join(size_keys, rms_keys, rope_keys, window_keys, mixture_keys);
 
 // The norm in front of the experts has the name of one behind attention.
 constexpr std::array norms{
