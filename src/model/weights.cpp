@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "core/guarded.h"
@@ -146,9 +147,11 @@ class Loader {
       }
     }
     if (p.bias) {
-      ONEPASS_ASSIGN(const std::vector<float> values, floats(*p.bias));
-      const std::size_t size = n == 0 || p.experts != 0 ? values.size() : n;
-      ONEPASS_ASSIGN(l.bias, upload_floats(std::span(values).subspan(first, size)));
+      // Of the rows, of all experts or, of a vector, all.
+      const std::optional<std::uint32_t> size =
+          n == 0 || p.experts != 0 ? std::nullopt : std::optional(n);
+      ONEPASS_ASSIGN(const std::vector<float> values, floats(*p.bias, first, size));
+      ONEPASS_ASSIGN(l.bias, upload_floats(values));
       if (p.experts != 0) l.bias = tensor(l.bias.view, l.bias.dtype, {p.experts, n});
     }
     model_.parts_.push_back({p.row, p.layer, l});
@@ -179,10 +182,12 @@ class Loader {
   }
 
   // A short tensor as f32.
-  Result<std::vector<float>> floats(const StoredTensor& t) const {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(t.bytes));
-    ONEPASS_TRY(source_.read(t, 0, bytes));
-    std::vector<float> values(bytes.size() / info(*t.dtype).block_bytes);
+  Result<std::vector<float>> floats(const StoredTensor& t, std::uint32_t first = 0,
+                                    std::optional<std::uint32_t> n = std::nullopt) const {
+    const std::size_t size = info(*t.dtype).block_bytes;
+    std::vector<float> values(n ? *n : static_cast<std::size_t>(t.bytes) / size);
+    std::vector<std::byte> bytes(values.size() * size);
+    ONEPASS_TRY(source_.read(t, first * size, bytes));
     ONEPASS_TRY(rows_to_f32(*t.dtype, bytes, values));
     for (float& v : values) v += t.add;
     return values;
