@@ -128,7 +128,7 @@ class FamilyFile {
         {llm::at<&C::shared_ffn_dim>, is({"ernie4_5-moe"}) ? 96 : 40},
         {llm::at<&C::dense_layers>, 1},
         {llm::at<&C::expert_step>, 1},
-        {llm::at<&C::rope, &llm::RopeConfig::dims>, a_.partial_rotary ? 8 : 16},
+        {llm::at<&C::rope, &llm::RopeConfig::dims>, a_.partial_rotary && !is({"gemma4"}) ? 8 : 16},
         {llm::at<&C::window>, a_.window_pattern ? 8 : 0},
     };
     for (const auto& [count, value] : values) {
@@ -167,6 +167,17 @@ class FamilyFile {
       }
       if (key.number != nullptr) head_.set(name, static_cast<float>(number_of(key)));
       if (key.flag != nullptr) head_.set(name, options_.keys);
+    }
+    if (is({"gemma4"})) {  // all but the last
+      std::vector<bool> local(static_cast<std::size_t>(std::max(3u, a_.window_period)), true);
+      local.back() = false;
+      head_.set_array(prefix + "attention.sliding_window_pattern", local);
+      for (const char* key : {"embedding_length_per_layer_input", "attention.shared_kv_layers"}) {
+        head_.erase(prefix + key).set(prefix + key, 0u);
+      }
+      for (const char* key : {"attention.key_length_swa", "attention.value_length_swa"}) {
+        head_.erase(prefix + key).set(prefix + key, 16u);
+      }
     }
     // Files of these say how positions of images turn heads; those of a text are all the same.
     if (a_.rope_sections && a_.name.starts_with("qwen")) {
