@@ -9,7 +9,7 @@
 
 #include "capi/support.h"
 
-namespace onepass::test {
+namespace onepass::test::chat_test {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST_F(CApiChat, AnotherThreadEndsACall) {
 }
 
 }  // namespace
-}  // namespace onepass::test
+}  // namespace onepass::test::chat_test

@@ -79,8 +79,9 @@ class CountsTest(CliCase):
         self.assertEqual(tests[-1], "tg6 @ d3 plan exact exact")
 
     def test_recorded_order_needs_more_barriers(self):
-        rows = self.json(*SMALL, "recorded", "--fuse", "off", "--policy", "recorded,greedy,exact",
-                         "--json", "-q")
+        model = ("-m", "synthetic:tiny-qwen3moe:q8_0")
+        rows = self.json("bench", *model, *SMALL[3:], "recorded", "--fuse", "off",
+                         "--policy", "recorded,greedy,exact", "--json", "-q")
         recorded, greedy, exact = (r["barriers"] for r in rows)
         self.assertGreater(recorded, exact)
         self.assertGreaterEqual(recorded, greedy)

@@ -33,7 +33,7 @@ class ShuffleTest(CliCase):
         for seed in (1, 2):
             shuffled = self.ok(*STORY, env={"TEST_BACKEND": f"shuffle {seed}"})
             self.assertEqual(shuffled.stdout.decode(), expected)
-            self.assertIn("device: shuffle", shuffled.stderr.decode())
+            self.assertIn(" on shuffle ", shuffled.stderr.decode())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 
@@ -14,6 +15,17 @@ namespace onepass::test::heap_test {
 namespace {
 
 constexpr std::uint64_t seed = 7;
+
+// Vulkan's drivers are C++, too: one that is thrown out of keeps its loader's lock.
+class NoVulkanDrivers : public testing::Environment {
+ public:
+  void SetUp() override {
+    ::setenv("VK_DRIVER_FILES", "/dev/null", 1);
+    ::setenv("VK_ICD_FILENAMES", "/dev/null", 1);
+  }
+};
+const testing::Environment* const no_vulkan_drivers =
+    testing::AddGlobalTestEnvironment(new NoVulkanDrivers);
 
 // Calls `prepare` and `run` until no allocation is left to fail; run() is everything under test.
 // `check` is told what came of it, with nothing armed. Returns how many allocations failed.

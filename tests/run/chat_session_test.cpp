@@ -212,10 +212,10 @@ TEST_F(ChatSessionTest, ModelWithoutTokenizer) {
 }
 
 TEST(ModelTemplate, ComesFromFilesAndFolders) {
-  const TempFolder folder;
+  const TempFolder folder, files;
   GgufWriter w;
   w.set("general.architecture", "llama").set("tokenizer.chat_template", "{{ 'from gguf' }}");
-  EXPECT_EQ(chat_template_of(folder.write("a.gguf", w.finish())).value(), "{{ 'from gguf' }}");
+  EXPECT_EQ(chat_template_of(files.write("a.gguf", w.finish())).value(), "{{ 'from gguf' }}");
   const auto none = chat_template_of(stories);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::not_found);
