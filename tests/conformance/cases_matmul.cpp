@@ -117,7 +117,7 @@ Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint3
       ops::matmul_id(s, {.x = t[0], .weight = t[1], .ids = t[2], .out = t[3]});
       if (two) ops::matmul_id(s, {.x = t[0], .weight = t[4], .ids = t[2], .out = t[5]});
     };
-    const auto products = [=](const Weights& w, std::size_t operand, bool quantized) {
+    const auto products = [=](const Weights& of, std::size_t operand, bool quantized) {
       Expect all{.operand = operand};
       const std::size_t size = std::size_t{n} * k;
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -129,8 +129,8 @@ Case id_case(Format format, std::uint32_t tokens, std::uint32_t used, std::uint3
         const Doubles zeros(size, 0.0);
         const Expect e =
             product(3, part(x.values, pairs ? i : i / used, k),
-                    exists ? part(w.values, ids[i], size) : zeros,
-                    exists ? part(w.magnitudes, ids[i], size) : zeros, 1, n, k, quantized);
+                    exists ? part(of.values, ids[i], size) : zeros,
+                    exists ? part(of.magnitudes, ids[i], size) : zeros, 1, n, k, quantized);
         const auto append = [](Doubles& to, const Doubles& from) {
           to.insert(to.end(), from.begin(), from.end());
         };

@@ -20,7 +20,7 @@ using Shape = FamilyShape;
 struct Family {
   const char* name;  // of the case
   const char* architecture;
-  Shape shape;
+  Shape shape{};
   std::string model, layer;
   // Further keys behind the architecture's name.
   std::vector<std::pair<std::string, std::uint32_t>> counts{};
@@ -383,7 +383,7 @@ const Family families[] = {
      .counts = {{"expert_feed_forward_length", 56}, {"expert_gating_func", 2}}},
 };
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace onepass::test::families_test

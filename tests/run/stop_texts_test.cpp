@@ -52,7 +52,9 @@ TEST(StopTexts, AreFoundInPiecesOfAnySize) {
       const std::size_t seen = std::min(at, text.size()) - out.size();
       std::size_t longest = 0;
       for (const std::string& s : stops) longest = std::max(longest, s.size() - 1);
-      if (!stop.found()) ASSERT_LE(seen, longest);
+      if (!stop.found()) {
+        ASSERT_LE(seen, longest);
+      }
     }
     found += stop.found();
     ASSERT_EQ(stop.found(), wanted != text);

@@ -36,7 +36,7 @@ struct Setting {
 
 std::string on_off(bool value) { return value ? "on" : "off"; }
 
-const Setting rows[] = {
+const Setting setting_rows[] = {
     {"temp", "a number of 0 or more",
      [](const ChatSettings& s) { return shortest(s.sampling.temperature); },
      [](const std::string& v, ChatSettings& s) { return read_number(v, s.sampling.temperature); }},
@@ -69,7 +69,7 @@ const Setting rows[] = {
 
 std::string list_settings(const ChatSettings& settings) {
   std::string text;
-  for (const Setting& row : rows) {
+  for (const Setting& row : setting_rows) {
     const std::string name = row.name;
     text += name + std::string(8 - name.size(), ' ') + row.show(settings) + "\n";
   }
@@ -82,7 +82,7 @@ Status change_setting(ChatSettings& settings, const std::string& text) {
   const std::string name = text.substr(0, end);
   const std::string value = begin == text.npos ? "" : text.substr(begin);
   std::vector<std::string> names;
-  for (const Setting& row : rows) {
+  for (const Setting& row : setting_rows) {
     names.emplace_back(row.name);
     if (name != row.name) continue;
     ChatSettings changed = settings;
