@@ -35,7 +35,9 @@ constexpr std::array minicpm_scale_keys{
         .number = at<&ModelConfig::residual_scale>,
         .max = 1e6,
         .fallback =
-            [](const ModelConfig& c) { return double{1.4f / std::sqrt(float(c.n_layers))}; }},
+            [](const ModelConfig& c) {
+              return static_cast<double>(1.4f / std::sqrt(static_cast<float>(c.n_layers)));
+            }},
     // Models of one width, 256, were trained without it.
     Key{.gguf = "logit_scale",
         .number = at<&ModelConfig::logit_divisor>,
