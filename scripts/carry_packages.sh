@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(libexpected-dev libfast-float-dev libcli11-dev libbsd-dev libedit-dev libedit2 libmd-dev libncurses-
-  dev libtinfo6 libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2 libgtest-dev libgmock-dev
+packages=(libexpected-dev libfast-float-dev libcli11-dev libbsd-dev libedit-dev libedit2 libmd-dev libncurses-dev
+  libtinfo6 libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2 libgtest-dev libgmock-dev
   libbenchmark-dev libbenchmark1debian)
 rm -rf .carry
 mkdir .carry
