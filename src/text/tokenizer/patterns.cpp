@@ -92,7 +92,6 @@ struct PreRow {
 };
 constexpr PreFlags cleans{.cleans_up_spaces = true};
 constexpr PreFlags keeps{};
-constexpr PreFlags whole{.whole_words = true};
 constexpr PreFlags clean_whole{.cleans_up_spaces = true, .whole_words = true};
 constexpr PreFlags clean_whole_bos{.cleans_up_spaces = true, .whole_words = true, .adds_bos = true};
 constexpr PreFlags whole_bos{.whole_words = true, .adds_bos = true};
